@@ -1,0 +1,72 @@
+"""Every error that anarchon raises. ``AnarchonError`` is the root."""
+
+from __future__ import annotations
+
+__all__ = [
+    "AnarchonError",
+    "BackendError",
+    "ConfigurationError",
+    "JobNotRegistered",
+    "RunInterrupted",
+    "RunRefused",
+]
+
+
+class AnarchonError(Exception):
+    """Something went wrong in anarchon."""
+
+    def __init__(self, message: str | None = None) -> None:
+        # The docstring is the default message, so that each error says one thing in one place.
+        super().__init__(message if message is not None else type(self).__doc__)
+
+
+class ConfigurationError(AnarchonError, ValueError):
+    """An option, a schedule, a job or a store was described wrongly."""
+
+
+class JobNotRegistered(AnarchonError, LookupError):
+    """This scheduler has no job of that name."""
+
+    def __init__(self, job: str, nearest: str | None = None) -> None:
+        self.job = job
+        hint = f" Did you mean {nearest!r}?" if nearest else ""
+        super().__init__(f"No job named {job!r} is registered on this scheduler.{hint}")
+
+    def __reduce__(self) -> tuple[type[JobNotRegistered], tuple[str]]:
+        return type(self), (self.job,)
+
+
+class RunRefused(AnarchonError):
+    """A manual run met a run of the same job that is still going.
+
+    Attributes:
+        job: the job's name.
+        holder: the instance id of whoever is running it, or None where that is not known.
+    """
+
+    def __init__(self, job: str, holder: str | None = None, why: str | None = None) -> None:
+        self.job = job
+        self.holder = holder
+        super().__init__(why or f"Job {job!r} is already running on {holder!r}, and its overlap rule is 'skip'.")
+
+    def __reduce__(self) -> tuple[type[RunRefused], tuple[str, str | None, str]]:
+        return type(self), (self.job, self.holder, str(self))
+
+
+class BackendError(AnarchonError):
+    """The store could not be reached, or it refused the call. The driver's own error is chained as the cause."""
+
+
+class RunInterrupted(AnarchonError):
+    """The run was told to stop. Raised by ``ctx.raise_if_cancelled()``.
+
+    Attributes:
+        reason: ``stop``, ``timeout`` or ``lease-lost``.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"The run was told to stop: {reason}.")
+
+    def __reduce__(self) -> tuple[type[RunInterrupted], tuple[str]]:
+        return type(self), (self.reason,)
