@@ -39,6 +39,7 @@ def parse_duration(value: object, name: str) -> int:
     expected = (
         f"{name} must be a duration such as '500ms', '10s', '1h30m' or '1d', a timedelta, or a number of seconds"
     )
+    ms: float | None
     if isinstance(value, str):
         ms = _parse_text(value)
         if ms is None:
