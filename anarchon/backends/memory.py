@@ -214,7 +214,7 @@ def _claim_unfinished(job: _Job, run: _Run, request: ClaimRequest, now_ms: int) 
     if run.live(now_ms):
         if run.token == request.token:  # 2
             return _won_again(run, request, now_ms)
-        return ClaimReply(Outcome.RUNNING, now_ms, job.latest_ms, run.attempt, run.fence, run.holder(now_ms))  # 3
+        return ClaimReply(Outcome.RUNNING, now_ms, job.latest_ms, holder=run.holder(now_ms))  # 3
     if not run.manual and job.latest_ms is not None and run.slot_ms < job.latest_ms:  # 4
         _give_up(job, run, now_ms)
         return ClaimReply(Outcome.DONE, now_ms, job.latest_ms, done=DoneReason.SUPERSEDED)
