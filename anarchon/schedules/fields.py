@@ -3,9 +3,9 @@
 croniter takes ``5-5`` for the whole field, goes wrong where a range wraps with a step, and speaks of "columns" where a
 message should name the field. So it is given ``*``, lists of numbers, and the few forms that are no numbers: ``l``,
 ``15w``, ``5#2``, ``l5``.
+"""
 
 from __future__ import annotations
-
 
 import difflib
 import re
