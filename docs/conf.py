@@ -1,0 +1,29 @@
+"""The site: plain Sphinx and its own theme, so that `pip install '.[docs]'` is all that building it needs."""
+
+from importlib import metadata
+
+project = "anarchon"
+author = "The anarchon developers"
+copyright = "2026, The anarchon developers"
+release = version = metadata.version("anarchon")
+
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+html_theme = "alabaster"
+html_theme_options = {"description": "Scheduled jobs without a leader", "fixed_sidebar": True, "page_width": "1040px"}
+html_static_path: list[str] = []
+
+# A name that leads nowhere is a warning, and a warning fails the build.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(?!anarchon).*")]
+
+default_role = "literal"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+# "Args:" and "Attributes:" as the docstrings have them; an attribute stands in its class, not as an entry of its own.
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+
+# Only examples that are meant to run do: the doctest directives, and whatever starts with >>> in a page.
+doctest_test_doctest_blocks = "default"
