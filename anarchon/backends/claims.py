@@ -45,7 +45,7 @@ def heartbeat(job: JobState, run_id: str, token: str, lease_ms: int, now_ms: int
         replaced = not run.manual and job.latest_ms is not None and job.latest_ms > run.slot_ms
         if replaced or _in_the_way(job, run, run.overlap, now_ms):
             return Verdict.LOST
-    run.renew(now_ms, lease_ms)
+    _renew(job, run, lease_ms, now_ms)
     return Verdict.OK
 
 
@@ -103,14 +103,14 @@ def _claim_unfinished(job: JobState, run: Run, request: ClaimRequest, now_ms: in
     """Lines 2 to 8: somebody has begun this run."""
     if run.live(now_ms):
         if run.token == request.token:  # 2
-            return _won_again(run, request, now_ms)
+            return _won_again(job, run, request, now_ms)
         return ClaimReply(Outcome.RUNNING, now_ms, job.latest_ms, holder=run.holder(now_ms))  # 3
     if not run.manual and job.latest_ms is not None and run.slot_ms < job.latest_ms:  # 4
         _give_up(job, run, now_ms)
         return ClaimReply(Outcome.DONE, now_ms, job.latest_ms, done=DoneReason.SUPERSEDED)
     in_the_way = _in_the_way(job, run, request.overlap, now_ms)
     if request.token == run.token and not run.released:  # 5
-        return _overlap(job, in_the_way, now_ms) if in_the_way else _won_again(run, request, now_ms)
+        return _overlap(job, in_the_way, now_ms) if in_the_way else _won_again(job, run, request, now_ms)
     if _has_held(job, run, request.token):  # 5
         return ClaimReply(Outcome.NONE, now_ms, job.latest_ms)
     if run.counted >= (1 if run.manual else request.max_attempts):  # 6
@@ -153,9 +153,7 @@ def _claim_unknown(job: JobState, request: ClaimRequest, now_ms: int) -> ClaimRe
 def _grant(
     job: JobState, request: ClaimRequest, now_ms: int, attempt: int, counted: int, held_before: list[str]
 ) -> ClaimReply:
-    for other in job.runs.values():
-        # For good: a store clock that steps back must not revive a lease that a grant has found over.
-        other.ended = other.ended or not other.live(now_ms)
+    _end_leases_over(job, now_ms)
     job.fence = max(job.fence + 1, now_ms)
     job.history_limit = request.history_limit
     job.runs[request.run_id] = Run(
@@ -179,9 +177,21 @@ def _grant(
     return ClaimReply(Outcome.WON, now_ms, job.latest_ms, attempt, job.fence)
 
 
-def _won_again(run: Run, request: ClaimRequest, now_ms: int) -> ClaimReply:
-    run.renew(now_ms, request.lease_ms)
+def _won_again(job: JobState, run: Run, request: ClaimRequest, now_ms: int) -> ClaimReply:
+    _renew(job, run, request.lease_ms, now_ms)
     return ClaimReply(Outcome.WON, now_ms, run.latest_before_ms, run.attempt, run.fence)
+
+
+def _renew(job: JobState, run: Run, lease_ms: int, now_ms: int) -> None:
+    if not run.live(now_ms):
+        _end_leases_over(job, now_ms)  # a lease that was over and is renewed comes in the way anew, like a grant
+    run.renew(now_ms, lease_ms)
+
+
+def _end_leases_over(job: JobState, now_ms: int) -> None:
+    """For good: a store clock that steps back must not revive a lease that a grant has found over."""
+    for run in job.runs.values():
+        run.ended = run.ended or not run.live(now_ms)
 
 
 def _overlap(job: JobState, in_the_way: Run, now_ms: int) -> ClaimReply:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from anarchon.backends import LeaseBackend, claims
 from anarchon.backends.state import REMEMBER_NEWEST, JobState
 from anarchon.clock import Clock, SystemClock
-from anarchon.records import ActiveRun, ClaimReply, ClaimRequest, RunRecord, Verdict
+from anarchon.records import ActiveRun, ClaimReply, ClaimRequest, RunRecord, Verdict, decode_record, encode_record
 
 __all__ = ["MemoryBackend"]
 
@@ -107,6 +107,8 @@ class _Job(JobState):
         return (run_id, attempt) in self._history
 
     def save_record(self, record: RunRecord, keep: int) -> None:
+        # As every other store keeps it: whole milliseconds, and an error's text at most 4 KiB long.
+        record = decode_record(encode_record(record)) or record
         self._history[record.run_id, record.attempt] = record
         for record in self.newest()[keep:]:
             del self._history[record.run_id, record.attempt]
