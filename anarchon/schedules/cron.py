@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from datetime import tzinfo as TzInfo
 
-from croniter import CroniterBadDateError, croniter
+from croniter import croniter
 
 from anarchon.errors import ConfigurationError
-from anarchon.schedules.fields import parse_fields
+from anarchon.schedules.cron_text import parse_text
+from anarchon.schedules.fields import shown
 from anarchon.schedules.stretches import DAY, Stretch, Stretches, naive, wall_second
 from anarchon.schedules.zones import parse_zone, zone_name
 
@@ -113,7 +114,7 @@ class Cron:
             step = stepper.get_next if later else stepper.get_prev
             try:
                 found.append(wall_second(step(datetime, start)))
-            except CroniterBadDateError:  # 30 February: the other side may still have a day
+            except (ValueError, OverflowError):  # 30 February, though the other side may have a day; the year 10000
                 continue
         if not found:
             return None
@@ -134,16 +135,18 @@ def cron(text: str, timezone: str | TzInfo = "UTC", seconds: bool = False) -> Cr
     """
     if not isinstance(seconds, bool):
         raise ConfigurationError(f"seconds must be True or False, not {seconds!r}.")
-    fields = parse_fields(text, seconds)
+    parsed = parse_text(text, seconds)
     zone = parse_zone(timezone)
-    # Each side is one conjunction; croniter's own OR of the two day fields loses a field beside `#` and `W`.
-    sides = tuple(croniter(side, 0, day_or=False) for side in fields.sides)
-    made = Cron(fields.text, seconds, zone, fields.wildcard, sides, Stretches(zone))
+    sides = tuple(croniter(side, 0, day_or=False) for side in parsed.sides)
+    made = Cron(parsed.text, seconds, zone, parsed.wildcard, sides, Stretches(zone))
+    if made._match(_TRIAL_MS // 1000, later=True) is None:
+        raise ConfigurationError(
+            f"Cron text {shown(made.text)}: day of month: its months and days of the week have no such day."
+        )
     try:
         made.next_after(_TRIAL_MS)
     except OverflowError:
         raise ConfigurationError(
-            f"The cron text {fields.text!r} never comes: no year has such a day of month, month and day of week"
-            f" with such a time in {zone_name(zone)}."
+            f"Cron text {shown(made.text)}: minute and hour: on its days the clock of {made.zone_name} skips that time."
         ) from None
     return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timezone
 from datetime import tzinfo as TzInfo
 
@@ -26,9 +26,9 @@ class Every:
 
     text: str
     interval_ms: int
-    kind: str = "every"
-    zone_name: str = "UTC"
-    tzinfo: TzInfo = timezone.utc
+    kind: str = field(default="every", init=False, repr=False)
+    zone_name: str = field(default="UTC", init=False, repr=False)
+    tzinfo: TzInfo = field(default=timezone.utc, init=False, repr=False)
 
     def next_after(self, instant_ms: int) -> int:
         return (instant_ms // self.interval_ms + 1) * self.interval_ms
