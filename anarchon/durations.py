@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import re
 from datetime import datetime, timedelta, timezone
-from typing import Union
 
 from anarchon.errors import ConfigurationError
 
 __all__ = ["Duration", "format_duration", "from_ms", "parse_duration", "to_ms"]
 
-Duration = Union[str, int, float, timedelta]
+Duration = str | int | float | timedelta
 
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _TEXT = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+)s)?(?:(\d+)ms)?", re.ASCII)

@@ -268,7 +268,7 @@ def shorten_error(text: str) -> str:
 
 
 def encode_record(record: RunRecord) -> str:
-    """The record as the JSON text that stores keep; instants in milliseconds. Lua and SQL write ``lost`` in this form."""
+    """The record as the JSON text that stores keep, instants in milliseconds. ``lost`` records have this form too."""
     values = dict(record.__dict__)
     for name in ("slot", "started_at", "finished_at"):
         values[name + "_ms"] = to_ms(values.pop(name))

@@ -72,7 +72,10 @@ class LeaseBackend(ABC):
         """
 
     def clock_of(self, job: str) -> Hashable:
-        """Names the clock that answers for a job: jobs with equal answers share one. In a cluster each node has its own."""
+        """Names the clock that answers for a job: equal names, one clock. In a cluster each node has its own.
+
+        Asked often: it must not block.
+        """
         return None
 
     def close(self) -> None:

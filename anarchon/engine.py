@@ -1,0 +1,148 @@
+"""The parts of one scheduler from a start to its stop, wired.
+
+Guarantees:
+
+- ``fire`` is policy alone and returns at once: the timer has armed the next slot before.
+- After ``stop`` began no run begins; a run still going when its time is up keeps its heartbeat while the process lives.
+- When ``stop`` returned True, no thread of this engine is left, but for the one that called it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from anarchon.alarms import Alarms
+from anarchon.executor import AroundRun, Executor
+from anarchon.job import Job
+from anarchon.records import Event, RunRecord
+from anarchon.runners import Parts, Runner
+from anarchon.runners.asks import Asks
+from anarchon.runners.claim_only import ClaimOnlyRunner
+from anarchon.runners.lease import LeaseRunner
+from anarchon.runners.local_runs import LocalRuns
+from anarchon.runners.teller import Teller
+from anarchon.sources import Sources
+from anarchon.store import ClaimOnlyStore, Store
+from anarchon.timers import JobTimers
+
+__all__ = ["Engine"]
+
+AnyStore = Store | ClaimOnlyStore
+
+#: How many slots that came due while nobody looked are reported one by one.
+_MISSED_ONE_BY_ONE = 100
+
+#: How long a stop that has ended every run waits for its own threads to be gone.
+_JOIN_MS = 5_000
+
+
+class Engine:
+    """One set of parts. Every method may be called on any thread; ``run_now`` and ``stop`` block."""
+
+    def __init__(
+        self,
+        store: AnyStore,
+        sources: Sources,
+        emit: Callable[[Event], None],
+        around_run: AroundRun | None,
+        instance_id: str,
+    ) -> None:
+        self._store = store
+        self._sources = sources
+        self._threads = sources.make_threads(sources.clock)
+        self._alarms = Alarms(sources.clock, self._threads)
+        self._asks = Asks(sources.clock, self._threads, self._alarms)
+        self._runs = LocalRuns(sources.clock)
+        self._teller = Teller(emit, instance_id)
+        executor = Executor(sources.clock, self._threads, around_run, self._runs.left_behind)
+        parts = Parts(
+            sources, self._threads, self._alarms, self._asks, executor, self._runs, self._teller, instance_id
+        )
+        self._runner: Runner
+        if isinstance(store, Store):
+            self._runner = LeaseRunner(store, parts)
+        else:
+            self._runner = ClaimOnlyRunner(store, parts)
+        self._timers = JobTimers(sources, self._threads, store.clock, self.fire, self.missed, self._timer_failed)
+        self._lock = threading.Lock()
+        self._waiting: dict[str, tuple[Job, int]] = {}
+        self.started = False
+        self.stopping = False
+
+    def start(self, job: Job) -> None:
+        """Recovers the job's unfinished runs, then starts its timer; its first slot is the first one after now."""
+        self.started = True
+        since_ms = self._sources.clock.monotonic_ms()
+        with self._lock:
+            self._waiting[job.name] = (job, since_ms)
+        self._runner.recover(job, self._store.clock.now_ms(job.name), lambda answered: self._asked(job, answered))
+
+    def fire(self, job: Job, slot_ms: int) -> None:
+        """A slot is due: late on this side, or the runner's."""
+        if self.stopping:
+            return
+        late_ms = self._store.clock.now_ms(job.name) - slot_ms
+        if late_ms > job.options.max_late_ms:
+            self._teller.skip(job.name, slot_ms, "scheduled", "late")
+            return
+        self._runner.run(job, slot_ms, "scheduled", job.options.max_late_ms)
+
+    def missed(self, job: Job, first_ms: int, newest_ms: int) -> None:
+        """Slots came due while nobody looked: a hundred are told one by one, then how many more there were."""
+        slot_ms = first_ms
+        for _ in range(_MISSED_ONE_BY_ONE):
+            self._teller.skip(job.name, slot_ms, "scheduled", "late")
+            slot_ms = job.schedule.next_after(slot_ms)
+            if slot_ms >= newest_ms:
+                return
+        count = job.schedule.count(slot_ms - 1, newest_ms - 1)
+        self._teller.skip(job.name, slot_ms, "scheduled", "late", count=count)
+
+    def run_now(self, job: Job) -> RunRecord:
+        """Runs the job here; blocks until its result is stored."""
+        return self._runner.run_now(job, self._store.clock.now_ms(job.name))
+
+    def stop(self, timeout_ms: int | None) -> bool:
+        """No new runs; those that go on are told to stop and waited for. True if all ended in time. Safe to repeat."""
+        clock = self._sources.clock
+        deadline_ms = None if timeout_ms is None else clock.monotonic_ms() + timeout_ms
+        self._begin_stop()
+        ended = self._asks.wait_until_idle(timeout_ms)
+        left_ms = None if deadline_ms is None else max(0, deadline_ms - clock.monotonic_ms())
+        ended = self._runs.wait_until_over(left_ms) and ended
+        self._threads.close()
+        if ended:
+            self._alarms.close()
+            self._threads.join(_JOIN_MS)
+        return ended
+
+    def exit(self, grace_ms: int) -> None:
+        """The interpreter ends: runs whose handlers end in this time are stored; other leases run out."""
+        self._begin_stop()
+        self._runs.wait_until_over(grace_ms)
+
+    def _begin_stop(self) -> None:
+        self.stopping = True
+        self._timers.stop()
+        self._asks.close()
+        self._runner.close()
+        self._runs.stop()
+
+    def _asked(self, job: Job, answered: bool) -> None:
+        """The store has been asked about a job. One that is away holds back no timer by more than that one call."""
+        with self._lock:
+            names = list(self._waiting) if not answered else [job.name]
+            ready = [self._waiting.pop(name) for name in names if name in self._waiting]
+        for waiting, since_ms in ready:
+            self._arm(waiting, since_ms)
+
+    def _arm(self, job: Job, since_ms: int) -> None:
+        ago_ms = self._sources.clock.monotonic_ms() - since_ms
+        try:
+            self._timers.arm(job, self._store.clock.now_ms(job.name) - ago_ms)
+        except RuntimeError as error:
+            self._timer_failed(job, error)
+
+    def _timer_failed(self, job: Job, error: Exception) -> None:
+        self._teller.error("timer", job.name, error)

@@ -1,0 +1,108 @@
+"""Who is told what happened. Listeners run on the thread that tells, one after another; none can harm a run."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable
+from typing import Union
+
+from anarchon.errors import ConfigurationError
+from anarchon.records import Event, iso
+
+__all__ = ["EVENT_TYPES", "Events", "Listener", "Log"]
+
+Listener = Callable[[Event], object]
+Log = Union[bool, None, logging.Logger, "logging.LoggerAdapter[logging.Logger]"]
+
+EVENT_TYPES = ("start", "success", "failure", "interrupted", "skip", "error")
+
+_LEVELS = {"start": logging.INFO, "success": logging.INFO, "skip": logging.DEBUG}
+
+
+class Events:
+    """The listeners of one scheduler. Every method may be called on any thread.
+
+    Args:
+        log: True for the logger ``anarchon``, or a logger; None or False: events are not logged.
+    """
+
+    def __init__(self, log: Log = None) -> None:
+        if log is True:
+            log = logging.getLogger("anarchon")
+        elif log is False:
+            log = None
+        elif log is not None and not isinstance(log, (logging.Logger, logging.LoggerAdapter)):
+            raise ConfigurationError(f"log must be True, a Logger or None, not {type(log).__name__}.")
+        self._log = log
+        # Replaced, never changed: emit walks it without a lock.
+        self._listeners: dict[str, tuple[Listener, ...]] = {}
+
+    def on(self, type: str, listener: Listener) -> None:
+        """Adds a listener; the same one twice is told twice."""
+        _check_type(type)
+        if not callable(listener):
+            raise ConfigurationError(f"A listener must be callable, not {listener!r}.")
+        self._listeners = {**self._listeners, type: (*self._listeners.get(type, ()), listener)}
+
+    def off(self, type: str, listener: Listener) -> None:
+        """Removes a listener that was added; nothing happens where it was not."""
+        _check_type(type)
+        listeners = list(self._listeners.get(type, ()))
+        if listener in listeners:
+            listeners.remove(listener)
+            self._listeners = {**self._listeners, type: tuple(listeners)}
+
+    def emit(self, event: Event) -> None:
+        """Tells every listener of this type. One that raises is logged, whatever it raised."""
+        if self._log is not None:
+            _write(self._log, event)
+        for listener in self._listeners.get(event.type, ()):
+            try:
+                listener(event)
+            except BaseException:
+                logger = self._log or logging.getLogger("anarchon")
+                logger.exception("A listener of %r events raised.", event.type)
+
+
+def _check_type(type: str) -> None:
+    if type not in EVENT_TYPES:
+        nearest = difflib.get_close_matches(str(type), EVENT_TYPES, n=1)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        raise ConfigurationError(f"Unknown event {type!r}: expected one of {', '.join(EVENT_TYPES)}.{hint}")
+
+
+def _write(log: logging.Logger | logging.LoggerAdapter[logging.Logger], event: Event) -> None:
+    log.log(
+        _LEVELS.get(event.type, logging.WARNING),
+        "%s",
+        describe(event),
+        # A handler's traceback is worth its lines. A store that is away is not: its one line says all.
+        exc_info=event.exception if event.type == "failure" else None,
+    )
+
+
+def describe(event: Event) -> str:
+    """One line for people."""
+    words = [event.job or "anarchon", event.type]
+    if event.operation:
+        words.append(f"in {event.operation}")
+    if event.reason:
+        words.append(f"({event.reason})")
+    if event.count is None:
+        words.append("and more, uncounted slots")
+    elif event.count > 1:
+        words.append(f"and {event.count - 1} more slots")
+    if event.slot is not None:
+        words.append(f"slot={iso(event.slot)}")
+    for name in ("attempt", "trigger", "fence", "holder"):
+        value = getattr(event, name)
+        if value is not None:
+            words.append(f"{name}={value}")
+    if event.record is not None:
+        words.append(f"duration={event.record.duration:.3f}s")
+        if event.record.error:
+            words.append(f"error={event.record.error.splitlines()[0]}")
+    elif event.exception is not None:
+        words.append(f"error={event.exception}")
+    return " ".join(words)

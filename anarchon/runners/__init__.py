@@ -1,0 +1,63 @@
+"""Who runs a slot: ``Runner`` is what is asked of it; ``lease.py`` and ``claim_only.py`` are the two kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from anarchon.alarms import Alarms
+from anarchon.executor import Executor
+from anarchon.job import Job
+from anarchon.records import RunRecord
+from anarchon.runners.asks import Asks
+from anarchon.runners.local_runs import LocalRuns
+from anarchon.runners.teller import Teller
+from anarchon.sources import Sources
+from anarchon.threads import Threads
+
+__all__ = ["Parts", "Runner"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a runner is made of; one set from a start to its stop, wired by the scheduler."""
+
+    sources: Sources
+    threads: Threads
+    alarms: Alarms
+    asks: Asks
+    executor: Executor
+    runs: LocalRuns
+    teller: Teller
+    instance_id: str
+
+
+class Runner(Protocol):
+    """Brings one slot to its end, on one kind of store. Every method may be called on any thread."""
+
+    def run(self, job: Job, slot_ms: int, trigger: str, window_ms: int) -> None:
+        """Claims the slot and, where it is won, runs it; returns at once, the rest happens on other threads.
+
+        Args:
+            window_ms: how long after its slot the run may still begin.
+        """
+
+    def run_now(self, job: Job, slot_ms: int) -> RunRecord:
+        """Runs the job on a thread of this instance and blocks until the result is stored.
+
+        Raises:
+            RunRefused: another run is in the way, or this scheduler is stopping.
+            BackendError: the store could not be asked.
+            KeyboardInterrupt: as it came; the run's signal is set.
+        """
+
+    def recover(self, job: Job, since_ms: int, asked: Callable[[bool], None]) -> None:
+        """Looks after what a start finds: unfinished runs, and the newest slot before ``since_ms`` to catch up on.
+
+        Returns at once. ``asked`` is called when the store has been asked for the first time: True if it answered. One
+        that does not is asked again.
+        """
+
+    def close(self) -> None:
+        """No new runs. Those that go on are not touched."""

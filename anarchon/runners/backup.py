@@ -1,0 +1,177 @@
+"""Backups: runs that others hold are watched, and taken over when their lease is over.
+
+A check is a claim in takeover mode: "give me the next attempt if the lease is over". While it is live the answer is
+``running``, and nothing changes.
+
+Guarantees:
+
+- A (job, run) is watched once per instance, however many slots were lost to it, and costs no thread of its own.
+- A check comes at a random time between one and two heartbeats, so that a fleet does not ask all at once; where less
+  lease is left than that, shortly after the lease's end, spread at random over half a heartbeat.
+- A run that nobody has started is watched only while it may still start, and only the newest such run of a job: once a
+  newer slot is granted no older one can be.
+- A run that this very instance is working on is not taken from itself.
+- A watch ends in silence.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anarchon.alarms import Alarm
+from anarchon.errors import BackendError
+from anarchon.job import Job
+from anarchon.records import ClaimReply, ClaimRequest, Outcome
+from anarchon.runners.asks import Asks
+from anarchon.runners.local_runs import LocalRuns
+from anarchon.sources import Sources
+from anarchon.store import Store, pause_ms
+
+__all__ = ["Backups", "Watch"]
+
+
+@dataclass(eq=False)
+class Watch:
+    """One run that is watched."""
+
+    job: Job
+    request: ClaimRequest
+    asked_from_ms: int | None = None
+    tries: int = 0
+    alarm: Alarm | None = None
+
+
+class Backups:
+    """The watches of one instance. Every method may be called on any thread, and none blocks.
+
+    Args:
+        won: told when a check has won the next attempt; called on the thread of the check.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        sources: Sources,
+        asks: Asks,
+        runs: LocalRuns,
+        won: Callable[[Watch, ClaimReply], None],
+    ) -> None:
+        self._store = store
+        self._sources = sources
+        self._asks = asks
+        self._runs = runs
+        self._won = won
+        self._lock = threading.Lock()
+        self._watches: dict[tuple[str, str], Watch] = {}
+        self._unstarted: dict[str, Watch] = {}
+        self._closed = False
+
+    def watch(
+        self, job: Job, request: ClaimRequest, *, started: bool, lease_left_ms: int | None = None, now: bool = False
+    ) -> None:
+        """Watches the run that the request names, unless it is watched already.
+
+        Args:
+            request: a claim in takeover mode, with its token.
+            started: whether somebody is known to have begun it.
+            lease_left_ms: of its lease, where the store has said.
+            now: whether the first check comes at once.
+        """
+        key = (request.job, request.run_id)
+        watch = Watch(job, request)
+        with self._lock:
+            if self._closed:
+                return
+            known = self._watches.get(key)
+            if known is not None:
+                if started:
+                    self._has_started(known)
+                return
+            self._watches[key] = watch
+            replaced = None
+            if not started:
+                replaced = self._unstarted.get(request.job)
+                self._unstarted[request.job] = watch
+        if replaced is not None:
+            self._forget(replaced)
+        self._check_in(watch, 0 if now else self._until_check_ms(job, lease_left_ms))
+
+    def close(self) -> None:
+        """Ends every watch."""
+        with self._lock:
+            self._closed = True
+            watches = list(self._watches.values())
+            self._watches.clear()
+            self._unstarted.clear()
+        for watch in watches:
+            if watch.alarm is not None:
+                watch.alarm.cancel()
+
+    def _check_in(self, watch: Watch, delay_ms: int) -> None:
+        watch.alarm = self._asks.after(delay_ms, lambda: self._check(watch))
+
+    def _until_check_ms(self, job: Job, lease_left_ms: int | None) -> int:
+        heartbeat_ms = job.options.heartbeat_ms
+        delay_ms = self._sources.chance.between(heartbeat_ms, 2 * heartbeat_ms)
+        if lease_left_ms is not None and lease_left_ms < delay_ms:
+            return lease_left_ms + self._sources.chance.between(1, max(1, heartbeat_ms // 2))
+        return delay_ms
+
+    def _check(self, watch: Watch) -> None:
+        request = watch.request
+        if self._watches.get((request.job, request.run_id)) is not watch:
+            return
+        if self._runs.holds(request.job, request.run_id) or self._runs.blocked(watch.job):
+            self._check_in(watch, self._until_check_ms(watch.job, None))
+            return
+        if watch.asked_from_ms is None:
+            watch.asked_from_ms = self._sources.clock.monotonic_ms()
+        try:
+            reply = self._store.claim(request)
+        except BackendError:
+            # The same token again: this ask may have been granted, and its answer lost.
+            watch.tries += 1
+            heartbeat_ms = watch.job.options.heartbeat_ms
+            self._check_in(watch, min(heartbeat_ms, pause_ms(self._sources, watch.tries)))
+            return
+        watch.tries = 0
+        if reply.outcome is Outcome.WON:
+            self._forget(watch)
+            self._won(watch, reply)
+            return
+        # An answer means that this ask was not granted; what is won later is counted from a later ask.
+        watch.asked_from_ms = None
+        if self._goes_on(watch, reply):
+            holder = reply.holder if reply.outcome is Outcome.RUNNING else None
+            self._check_in(watch, self._until_check_ms(watch.job, holder.lease_left_ms if holder else None))
+        else:
+            self._forget(watch)
+
+    def _goes_on(self, watch: Watch, reply: ClaimReply) -> bool:
+        if reply.outcome is Outcome.RUNNING:
+            with self._lock:
+                self._has_started(watch)
+            return True
+        if reply.outcome is Outcome.OVERLAP:
+            return True
+        if reply.outcome is Outcome.NONE:
+            request = watch.request
+            return reply.store_time_ms - request.slot_ms <= request.window_ms
+        return False
+
+    def _has_started(self, watch: Watch) -> None:
+        """Called with the lock held: a newer slot does not end this watch any more."""
+        if self._unstarted.get(watch.request.job) is watch:
+            del self._unstarted[watch.request.job]
+
+    def _forget(self, watch: Watch) -> None:
+        key = (watch.request.job, watch.request.run_id)
+        with self._lock:
+            if self._watches.get(key) is watch:
+                del self._watches[key]
+            if self._unstarted.get(key[0]) is watch:
+                del self._unstarted[key[0]]
+        if watch.alarm is not None:
+            watch.alarm.cancel()

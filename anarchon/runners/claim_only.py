@@ -1,0 +1,103 @@
+"""Runs on a store that can only say who came first: claim, execute, save the result. No heartbeats, backups, recovery.
+
+A slot is run at most once. If its process dies, the slot is lost, and its history has no record of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anarchon.context import RunContext, current_run
+from anarchon.errors import RunRefused
+from anarchon.job import Job
+from anarchon.records import ClaimReply, ClaimRequest, Outcome, RunRecord
+from anarchon.runners import Parts
+from anarchon.runners.attempts import new_context, new_record, new_request
+from anarchon.runners.first_claims import Claim, FirstClaims
+from anarchon.runners.manual import run_on_thread
+from anarchon.store import ClaimOnlyStore
+
+__all__ = ["ClaimOnlyRunner"]
+
+
+class ClaimOnlyRunner:
+    """The runner of a claim-only backend; see ``Runner`` for what each method promises.
+
+    Overlap ``skip`` holds within this instance; without leases nobody knows what the others are doing.
+    """
+
+    def __init__(self, store: ClaimOnlyStore, parts: Parts) -> None:
+        self._store = store
+        self._parts = parts
+        self._first_claims = FirstClaims(
+            store.claim,
+            store.clock.now_ms,
+            parts.sources,
+            parts.asks,
+            parts.runs,
+            parts.teller,
+            self._answered,
+            unsure=lambda claim: None,
+        )
+
+    def run(self, job: Job, slot_ms: int, trigger: str, window_ms: int) -> None:
+        if job.options.overlap == "skip" and self._parts.runs.running(job.name):
+            self._parts.teller.skip(job.name, slot_ms, trigger, "overlap", self._parts.instance_id)
+            return
+        parts = self._parts
+        request = new_request(job, slot_ms, trigger, window_ms, parts.instance_id, parts.sources)
+        self._first_claims.ask(Claim(job, request))
+
+    def run_now(self, job: Job, slot_ms: int) -> RunRecord:
+        runs = self._parts.runs
+        if runs.blocked(job) or (job.options.overlap == "skip" and runs.running(job.name)):
+            raise RunRefused(job.name, self._parts.instance_id)
+        # Nobody else can know of a manual run, so there is nothing to claim.
+        request = new_request(job, slot_ms, "manual", 0, self._parts.instance_id, self._parts.sources)
+        context = self._context(job, request, ClaimReply(Outcome.WON, slot_ms, attempt=1))
+        if not runs.add(context):
+            raise RunRefused(job.name, why=f"Job {job.name!r} was not run: this scheduler is stopping.")
+        return run_on_thread(self._parts, context, lambda: self._execute(job, context), unable=lambda: None)
+
+    def recover(self, job: Job, since_ms: int, asked: Callable[[bool], None]) -> None:
+        window_ms = job.options.catch_up_ms
+        newest_ms = job.schedule.newest_at(since_ms)
+        if window_ms is not None and since_ms - newest_ms < window_ms:
+            jitter_ms = self._parts.sources.chance.between(0, job.options.jitter_ms)
+            self._parts.asks.after(jitter_ms, lambda: self.run(job, newest_ms, "catch-up", window_ms))
+        asked(True)
+
+    def close(self) -> None:
+        """Nothing is watched here."""
+
+    def _answered(self, claim: Claim, reply: ClaimReply) -> None:
+        job, request = claim.job, claim.request
+        if reply.outcome is not Outcome.WON:
+            self._parts.teller.skip(job.name, request.slot_ms, request.trigger, "taken")
+            return
+        context = self._context(job, request, reply)
+        if not self._parts.runs.add(context):
+            return
+        try:
+            self._parts.threads.start(f"anarchon-run-{job.name}", lambda: self._execute(job, context))
+        except RuntimeError as error:
+            self._parts.runs.remove(context)
+            self._parts.teller.error("start", job.name, error)
+
+    def _execute(self, job: Job, context: RunContext) -> RunRecord:
+        here = current_run.set(context)
+        started_ms = self._store.clock.now_ms(job.name)
+        try:
+            self._parts.teller.start(context)
+            ended = self._parts.executor.execute(job, context)
+            record = new_record(context, ended, started_ms)
+            self._store.save_result(job.name, record, job.options.history_limit)
+            self._parts.teller.result(context, ended, record)
+            return record
+        finally:
+            self._parts.runs.remove(context)
+            current_run.reset(here)
+
+    def _context(self, job: Job, request: ClaimRequest, reply: ClaimReply) -> RunContext:
+        started_ms = self._store.clock.now_ms(job.name)
+        return new_context(job, request, reply, started_ms, self._parts.sources, token=None)

@@ -1,0 +1,113 @@
+"""One attempt that this instance holds, from its grant to its stored end.
+
+Guarantees:
+
+- The heartbeat goes on until the end is stored, or is known to be lost: a store that is away at that moment must not
+  let a backup repeat work that is done. The call is repeated; the job is not.
+- The event about the result comes after the result is stored.
+- An interrupted run is released, so that a backup takes it over without waiting; a manual one is finished, for nobody
+  takes over a run whose caller is gone.
+- A holder that lost its lease still tries to finish; where that is refused, what really happened replaces its ``lost``
+  record, marked ``lease_lost``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from anarchon.context import current_run
+from anarchon.executor import Ended
+from anarchon.heartbeat import Heartbeat
+from anarchon.job import Job
+from anarchon.records import ClaimReply, ClaimRequest, RunRecord, Verdict
+from anarchon.runners.attempts import new_context, new_record
+from anarchon.store import Store
+
+if TYPE_CHECKING:
+    from anarchon.runners import Parts
+
+__all__ = ["LeasedRun"]
+
+
+class LeasedRun:
+    """Made when an attempt was granted; run on a thread of its own.
+
+    Args:
+        counted_from_ms: the instant of the monotonic clock from which the lease is counted.
+        released: told when a run that was not stopped was given back, so that somebody watches it.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        request: ClaimRequest,
+        reply: ClaimReply,
+        counted_from_ms: int,
+        store: Store,
+        parts: Parts,
+        released: Callable[[], None],
+    ) -> None:
+        self._job = job
+        self._request = request
+        self._counted_from_ms = counted_from_ms
+        self._store = store
+        self._parts = parts
+        self._released = released
+        self._started_ms = store.clock.now_ms(job.name)
+        self.context = new_context(job, request, reply, self._started_ms, parts.sources, request.token)
+
+    def run(self) -> RunRecord:
+        """Runs the attempt on this thread; returns its record, as it was stored."""
+        here = current_run.set(self.context)
+        heartbeat = self._start_heartbeat()
+        try:
+            self._parts.teller.start(self.context)
+            ended = self._parts.executor.execute(self._job, self.context)
+            record = self._store_end(ended)
+            heartbeat.stop()
+            self._parts.teller.result(self.context, ended, record)
+            return record
+        finally:
+            heartbeat.stop()
+            self._parts.runs.remove(self.context)
+            current_run.reset(here)
+
+    def give_back(self) -> RunRecord:
+        """Ends an attempt that was granted after a stop began, or that no thread could be had for: it never started."""
+        return self._store_end(Ended("interrupted", 0, reason="stop"))
+
+    def _start_heartbeat(self) -> Heartbeat:
+        request, parts = self._request, self._parts
+        heartbeat = Heartbeat(
+            job=request.job,
+            lease_ms=request.lease_ms,
+            interval_ms=self._job.options.heartbeat_ms,
+            counted_from_ms=self._counted_from_ms,
+            renew=lambda: self._store.heartbeat(request.job, request.run_id, request.token, request.lease_ms),
+            lost=lambda: self.context._cancel("lease-lost"),
+            sources=parts.sources,
+            alarms=parts.alarms,
+            threads=parts.threads,
+        )
+        if heartbeat.needs_renewal():
+            heartbeat.renew_now()
+        heartbeat.start()
+        return heartbeat
+
+    def _store_end(self, ended: Ended) -> RunRecord:
+        request = self._request
+        record = new_record(self.context, ended, self._started_ms)
+        if ended.status == "interrupted" and not request.manual:
+            # Ten deploys in a row must not use up a long job's attempts; a lease that was lost counts.
+            counts = ended.reason == "lease-lost"
+            verdict = self._store.release(request.job, request.run_id, request.token, record, counts)
+            if verdict is Verdict.OK and counts:
+                self._released()
+        else:
+            verdict = self._store.finish(request.job, request.run_id, request.token, record)
+        if verdict is not Verdict.OK:
+            record = replace(record, lease_lost=True)
+            self._store.save_result(request.job, record)
+        return record

@@ -1,0 +1,58 @@
+"""A manual run's caller: it waits while a library thread runs the handler, so that Ctrl-C can interrupt it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anarchon.context import RunContext
+from anarchon.errors import RunRefused
+from anarchon.records import RunRecord
+from anarchon.runners import Parts
+
+__all__ = ["run_on_thread"]
+
+#: How long Ctrl-C waits for the handler to heed its signal and for its end to be stored.
+_GRACE_MS = 10_000
+
+# Waiting in pieces lets the interpreter deliver a signal on every platform.
+_PIECE_MS = 60_000
+
+
+def run_on_thread(
+    parts: Parts, context: RunContext, run: Callable[[], RunRecord], unable: Callable[[], object]
+) -> RunRecord:
+    """Runs an attempt, already counted among this instance's runs, on a library thread; blocks until it has ended.
+
+    Args:
+        unable: ends the attempt where no thread can be had.
+
+    Raises:
+        RunRefused: no thread could be had.
+        KeyboardInterrupt: as it came, after the run was told to stop and had ten seconds to do so.
+    """
+    clock = parts.sources.clock
+    ended = clock.event()
+    records: list[RunRecord] = []
+
+    def work() -> None:
+        try:
+            records.append(run())
+        finally:
+            ended.set()
+
+    try:
+        parts.threads.start(f"anarchon-run-{context.job}", work)
+    except RuntimeError as error:
+        unable()
+        parts.runs.remove(context)
+        raise RunRefused(context.job, why=f"Job {context.job!r} was not run: {error}.") from error
+    try:
+        while not clock.wait(ended, _PIECE_MS):
+            pass
+    except BaseException:
+        context._cancel("stop")
+        clock.wait(ended, _GRACE_MS)
+        raise
+    if not records:
+        raise RunRefused(context.job, why=f"The run of job {context.job!r} ended without a record: see the log.")
+    return records[0]

@@ -1,0 +1,432 @@
+"""The public face: a registry of jobs over one store. The parts that run them are wired in ``engine.py``."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from anarchon.backends import ClaimOnlyBackend, LeaseBackend, open_backend
+from anarchon.durations import Duration, from_ms, parse_duration
+from anarchon.engine import Engine
+from anarchon.errors import ConfigurationError, JobNotRegistered, RunRefused
+from anarchon.events import Events, Listener, Log
+from anarchon.executor import AroundRun
+from anarchon.job import Handler, Job, check_job_name, make_call
+from anarchon.options import parse_options, resolve_options
+from anarchon.process import guard, in_signal_handler, on_stop_signals
+from anarchon.records import ActiveRun, Event, JobInfo, RunRecord
+from anarchon.schedules import Schedule, cron, every, parse_zone, zone_name
+from anarchon.sources import Sources
+from anarchon.store import ClaimOnlyStore, Store
+from anarchon.threads import start_from_signal
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from anarchon.options import GivenOptions
+
+__all__ = ["Backend", "Scheduler"]
+
+Backend = LeaseBackend | ClaimOnlyBackend | str
+_H = TypeVar("_H", bound=Callable[..., object])
+
+_logger = logging.getLogger("anarchon")
+
+#: How long the end of the interpreter waits for runs whose handlers heed the signal.
+_EXIT_GRACE_MS = 2_000
+
+_LONGEST_WAIT_MS = 60_000
+
+
+class Scheduler:
+    """Runs scheduled jobs on the threads of this process, each due slot once among all processes that share the store.
+
+    Args:
+        backend: a backend object, or a URL for ``open_backend``.
+        timezone: of cron texts, and of instants shown to people: a name (pytz's data) or a tzinfo.
+        instance_id: who this is, in history and logs. None: host, process id and a random part. After a fork a child
+            makes a new one; one that was given gets the child's process id appended.
+        log: True to log every event to the logger ``anarchon``, or a logger. None: warnings only.
+        around_run: a callable that takes the context and returns a context manager, entered around every handler call
+            on its thread.
+        options: defaults for the jobs: lease, heartbeat, jitter, max_late, catch_up, overlap, max_attempts, timeout,
+            history_limit.
+
+    Raises:
+        ConfigurationError: an argument is none of what was expected.
+
+    Every method may be called on any thread.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        timezone: str | tzinfo = "UTC",
+        instance_id: str | None = None,
+        log: Log = None,
+        around_run: AroundRun | None = None,
+        sources: Sources | None = None,
+        **options: Unpack[GivenOptions],
+    ) -> None:
+        self._backend = _open(backend)
+        self._zone = parse_zone(timezone)
+        self._sources = sources or Sources()
+        self._given_id = _check_instance_id(instance_id)
+        self._events = Events(log)
+        if around_run is not None and not callable(around_run):
+            raise ConfigurationError(f"around_run must be callable, not {around_run!r}.")
+        self._around_run = around_run
+        self._defaults = parse_options(options)
+        resolve_options(self._defaults, {})
+        self._jobs: dict[str, Job] = {}
+        self._instance_id = self._given_id or self._make_id()
+        self._engine: Engine | None = None
+        self._stopping: list[Engine] = []
+        self._begin_anew()
+        guard(self)
+
+    def __repr__(self) -> str:
+        return f"<Scheduler {self._instance_id} jobs={len(self._jobs)} backend={self._backend!r}>"
+
+    @property
+    def instance_id(self) -> str:
+        """Who this is, in history and logs."""
+        return self._instance_id
+
+    # -- registering
+
+    @overload
+    def every(self, name: str, interval: Duration, handler: Handler, **options: Unpack[GivenOptions]) -> Self: ...
+    @overload
+    def every(self, name: str, interval: Duration, **options: Unpack[GivenOptions]) -> Callable[[_H], _H]: ...
+    def every(self, name: str, interval: Duration, handler: Any = None, **options: Any) -> Any:
+        """Registers a job that is due at every multiple of the interval since the Unix epoch.
+
+        All instances, restarts and deploys so name the same slots: "10s" is due at :00, :10, :20 everywhere.
+
+        Args:
+            name: unique on this scheduler; what the store and the history know the job by.
+            interval: ``"10s"``, a timedelta or a number of seconds.
+            handler: takes the context or nothing. None: this returns a decorator.
+            options: the job's own; they go before the scheduler's.
+
+        Returns:
+            The scheduler, for chaining; or a decorator that returns the function as it was.
+
+        Raises:
+            ConfigurationError: a name, interval, handler or option that is none of what was expected, a name that is
+                registered already, or a store whose time-outs are too long for the lease.
+        """
+        return self._register_or_decorate(name, every(interval), handler, options)
+
+    @overload
+    def cron(
+        self, name: str, text: str, handler: Handler, *, seconds: bool = False, **options: Unpack[GivenOptions]
+    ) -> Self: ...
+    @overload
+    def cron(
+        self, name: str, text: str, *, seconds: bool = False, **options: Unpack[GivenOptions]
+    ) -> Callable[[_H], _H]: ...
+    def cron(self, name: str, text: str, handler: Any = None, *, seconds: bool = False, **options: Any) -> Any:
+        """Registers a job by a cron text, in the scheduler's time zone; clock changes follow Debian's cron.
+
+        Args:
+            text: five fields, or ``@daily`` and the like; six with the seconds first where ``seconds`` is True.
+
+        Everything else, the errors included, is as for ``every``.
+        """
+        return self._register_or_decorate(name, cron(text, self._zone, seconds=seconds), handler, options)
+
+    def on(self, event: str, listener: Any = None) -> Any:
+        """Calls ``listener`` with each event of that type, on the thread where it happened; without one, a decorator.
+
+        One that raises is logged and harms nobody. Returns the scheduler, or the listener where it decorates.
+
+        Raises:
+            ConfigurationError: an unknown event, or a listener that cannot be called.
+        """
+        if listener is None:
+            return lambda function: self._listen(event, function)
+        self._events.on(event, listener)
+        return self
+
+    def off(self, event: str, listener: Listener) -> Self:
+        """Removes a listener; nothing happens where it was not.
+
+        Raises:
+            ConfigurationError: an unknown event.
+        """
+        self._events.off(event, listener)
+        return self
+
+    # -- starting and stopping
+
+    def start(self) -> Self:
+        """Starts the timers and returns at once; the threads are daemons. Nothing happens where it is started.
+
+        First each job's unfinished runs are looked after: watched while their lease is live, taken over where it is
+        over. A store that is away is asked again, and does not hold back the timers by more than one call.
+        """
+        with self._lock:
+            engine = self._engine
+            if engine is not None and engine.stopping:
+                self._stopping.append(engine)
+                engine = None
+            if engine is None:
+                engine = self._engine = self._new_engine()
+            elif engine.started:
+                return self
+            engine.started = True
+            jobs = list(self._jobs.values())
+        for job in jobs:
+            engine.start(job)
+        return self
+
+    def stop(self, timeout: Duration | None = "25s") -> bool:
+        """Stops: no new runs, every run's signal is set (reason ``stop``), and their handlers are waited for.
+
+        A run that is interrupted is released, so that another instance takes it over at once. One still going when the
+        time is up keeps its heartbeat while the process lives. Safe twice, and before start; start after stop works.
+
+        From a handler or a listener it does not wait for that run itself. From a signal handler it only queues the
+        stop and returns False.
+
+        Args:
+            timeout: how long to wait; None: without limit.
+
+        Returns:
+            True if every run ended in time.
+
+        Raises:
+            ConfigurationError: not a duration.
+        """
+        timeout_ms = None if timeout is None else parse_duration(timeout, "timeout")
+        if in_signal_handler():
+            start_from_signal(lambda: self._stop(timeout_ms))
+            return False
+        return self._stop(timeout_ms)
+
+    def run_forever(self, stop_timeout: Duration | None = "25s") -> bool:
+        """Starts, waits for SIGTERM or SIGINT (or a stop elsewhere), and stops. For worker processes.
+
+        A second signal does what it did before this was called: Ctrl-C twice ends the process.
+
+        Returns:
+            What ``stop`` returned.
+        """
+        if stop_timeout is not None:
+            parse_duration(stop_timeout, "stop_timeout")
+        clock = self._sources.clock
+        told = self._stop_asked = clock.event()
+        with on_stop_signals(told.set):
+            self.start()
+            while not clock.wait(told, _LONGEST_WAIT_MS):
+                pass
+            return self.stop(stop_timeout)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    # -- asking
+
+    def jobs(self) -> list[JobInfo]:
+        """This instance's jobs, in the order of their registration."""
+        return [self._info(job) for job in list(self._jobs.values())]
+
+    def next_run(self, name: str) -> datetime:
+        """The job's next slot, as an aware datetime in the scheduler's time zone.
+
+        Raises:
+            JobNotRegistered: not registered on this scheduler.
+        """
+        job = self._job(name)
+        return self._local(job.schedule.next_after(self._store.clock.now_ms(name)))
+
+    def run_now(self, name: str) -> RunRecord:
+        """Runs a job on this instance, on a library thread, and returns its record when the run has ended.
+
+        Needs no start. Whatever the handler raises is in the record. Ctrl-C sets the run's signal, waits up to ten
+        seconds for it to end, and is raised as it came.
+
+        Raises:
+            JobNotRegistered: not registered on this scheduler.
+            RunRefused: another run is in the way and one of them says overlap ``skip``; or this scheduler is stopping.
+            BackendError: the store could not be asked.
+        """
+        job = self._job(name)
+        with self._lock:
+            if self._engine is None:
+                self._engine = self._new_engine()
+            engine = self._engine
+        if engine.stopping:
+            raise RunRefused(name, why=f"Job {name!r} was not run: this scheduler is stopping.")
+        return engine.run_now(job)
+
+    def history(self, name: str, limit: int = 20) -> list[RunRecord]:
+        """The newest records of any job, registered or not, newest first. Needs no start, and never writes.
+
+        Raises:
+            ConfigurationError: not a job's name, or a limit that is not a whole number of 1 or more.
+            BackendError: the store could not be read.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise ConfigurationError(f"limit must be a whole number of 1 or more, not {limit!r}.")
+        return self._store.history(check_job_name(name), limit)
+
+    def last_run(self, name: str) -> RunRecord | None:
+        """The newest record of any job, or None; as ``history``."""
+        return next(iter(self.history(name, 1)), None)
+
+    def active(self, name: str) -> list[ActiveRun]:
+        """What has not finished of any job: where it runs, which attempt, how much lease is left; as ``history``.
+
+        Empty on a claim-only store, which does not know.
+        """
+        return self._store.active(check_job_name(name))
+
+    def forget(self, name: str) -> None:
+        """Removes all that the store keeps of a job, history included. For a job that is gone from the code.
+
+        Raises:
+            ConfigurationError: the job is registered here, or that is no job's name.
+            BackendError: the store could not be reached.
+        """
+        if name in self._jobs:
+            raise ConfigurationError(f"Job {name!r} is registered: a job is forgotten when it is gone from the code.")
+        self._store.forget(check_job_name(name))
+
+    # -- inside
+
+    def _register_or_decorate(self, name: str, schedule: Schedule, handler: Any, options: dict[str, Any]) -> Any:
+        check_job_name(name)
+        if name in self._jobs:
+            raise ConfigurationError(f"A job named {name!r} is registered already.")
+        resolved = resolve_options(self._defaults, parse_options(options), schedule.interval_ms)
+        if isinstance(self._backend, LeaseBackend):
+            self._backend.bound_calls(resolved.lease_ms // 3)
+
+        def register(function: Any) -> Any:
+            job = Job(name, schedule, function, make_call(function, name), resolved)
+            with self._lock:
+                if self._jobs.setdefault(name, job) is not job:
+                    raise ConfigurationError(f"A job named {name!r} is registered already.")
+                engine = self._engine
+            if engine is not None and engine.started and not engine.stopping:
+                engine.start(job)
+            return function
+
+        if handler is None:
+            return register
+        register(handler)
+        return self
+
+    def _listen(self, event: str, listener: Listener) -> Listener:
+        self._events.on(event, listener)
+        return listener
+
+    def _stop(self, timeout_ms: int | None) -> bool:
+        clock = self._sources.clock
+        deadline_ms = None if timeout_ms is None else clock.monotonic_ms() + timeout_ms
+        with self._lock:
+            engines = [engine for engine in (*self._stopping, self._engine) if engine is not None]
+        ended = True
+        for stopped in engines:
+            left_ms = None if deadline_ms is None else max(0, deadline_ms - clock.monotonic_ms())
+            if not stopped.stop(left_ms):
+                ended = False
+                continue
+            with self._lock:
+                if stopped in self._stopping:
+                    self._stopping.remove(stopped)
+                if self._engine is stopped:
+                    self._engine = None
+        if ended:
+            self._backend.close()
+        self._stop_asked.set()
+        return ended
+
+    def _new_engine(self) -> Engine:
+        return Engine(self._store, self._sources, self._events.emit, self._around_run, self._instance_id)
+
+    def _begin_anew(self) -> None:
+        """As made, or as a fork left it: nothing that a thread or a lock of the parent belongs to is kept."""
+        self._lock = threading.Lock()
+        self._engine = None
+        self._stopping = []
+        self._stop_asked = self._sources.clock.event()
+        self._store = self._new_store()
+
+    def _new_store(self) -> Store | ClaimOnlyStore:
+        if isinstance(self._backend, LeaseBackend):
+            return Store(self._backend, self._sources, self._tell_error)
+        return ClaimOnlyStore(self._backend, self._sources, self._tell_error)
+
+    def _tell_error(self, operation: str, job: str, error: BaseException) -> None:
+        self._events.emit(Event("error", job, self._instance_id, operation=operation, exception=error))
+
+    def _forked(self) -> None:
+        engine = self._engine
+        self._instance_id = f"{self._given_id}.{os.getpid()}" if self._given_id else self._make_id()
+        self._begin_anew()
+        if engine is not None and engine.started and not engine.stopping:
+            _logger.warning(
+                "This process was forked from one whose scheduler was started; threads do not survive a fork, so no job"
+                " runs here. Call scheduler.start() in the child: from gunicorn's post_fork hook, from a function that"
+                " uWSGI's @postfork decorates, or after daemonizing."
+            )
+
+    def _exiting(self) -> None:
+        for engine in (self._engine, *self._stopping):
+            if engine is not None:
+                engine.exit(_EXIT_GRACE_MS)
+
+    def _make_id(self) -> str:
+        return f"{socket.gethostname()}-{os.getpid()}-{self._sources.chance.token()[1:9]}"
+
+    def _job(self, name: str) -> Job:
+        job = self._jobs.get(name)
+        if job is None:
+            nearest = difflib.get_close_matches(str(name), self._jobs, n=1)
+            raise JobNotRegistered(name, nearest[0] if nearest else None)
+        return job
+
+    def _info(self, job: Job) -> JobInfo:
+        return JobInfo(
+            name=job.name,
+            kind=job.schedule.kind,
+            schedule=job.schedule.text,
+            timezone=zone_name(self._zone),
+            next_run=self.next_run(job.name),
+            options=job.options.shown(),
+        )
+
+    def _local(self, slot_ms: int) -> datetime:
+        return from_ms(slot_ms).astimezone(self._zone)
+
+
+def _open(backend: object) -> LeaseBackend | ClaimOnlyBackend:
+    if isinstance(backend, (LeaseBackend, ClaimOnlyBackend)):
+        return backend
+    if isinstance(backend, str):
+        return open_backend(backend)
+    raise ConfigurationError(
+        f"backend must be a backend object or a URL such as 'redis://localhost:6379/0', not {type(backend).__name__}."
+    )
+
+
+def _check_instance_id(instance_id: object) -> str | None:
+    if instance_id is None:
+        return None
+    if not isinstance(instance_id, str) or not 1 <= len(instance_id) <= 200 or not instance_id.isprintable():
+        raise ConfigurationError(f"instance_id must be 1 to 200 printable characters, not {instance_id!r}.")
+    return instance_id

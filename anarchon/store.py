@@ -1,0 +1,200 @@
+"""One instance's way to its store: every call is bounded in number, timed, and its failures are told once.
+
+Guarantees:
+
+- At most ``CALLS_IN_FLIGHT`` calls of this process are on their way at once; further ones wait their turn.
+- Every answer with the store's time is a sample for the store's clock.
+- A failing store gives one ``error`` event per operation and outage, not one per repeat, and one line in the log when
+  it is back. Repeats carry the same token, so a call whose answer was lost changes nothing when it is sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from anarchon.backends import ClaimOnlyBackend, LeaseBackend
+from anarchon.errors import BackendError
+from anarchon.records import ActiveRun, ClaimReply, ClaimRequest, DoneReason, Outcome, RunRecord, Verdict
+from anarchon.sources import Sources
+from anarchon.store_clock import StoreClock
+
+__all__ = ["ClaimOnlyStore", "Outages", "Store", "pause_ms"]
+
+_logger = logging.getLogger("anarchon")
+_T = TypeVar("_T")
+
+CALLS_IN_FLIGHT = 32
+
+#: Tells a failure: the operation, the job, what went wrong.
+Report = Callable[[str, str, BaseException], None]
+
+_calls = threading.BoundedSemaphore(CALLS_IN_FLIGHT)
+
+
+def _forget_calls_of_parent() -> None:
+    global _calls
+    _calls = threading.BoundedSemaphore(CALLS_IN_FLIGHT)
+
+
+os.register_at_fork(after_in_child=_forget_calls_of_parent)
+
+
+class _Calls:
+    """The way every call goes, whatever the backend."""
+
+    def __init__(self, sources: Sources, report: Report) -> None:
+        self._sources = sources
+        self._outages = Outages(report)
+
+    def _once(self, operation: str, job: str, send: Callable[[], _T]) -> _T:
+        """One call, in its turn; its failure is told once and becomes a BackendError."""
+        with _calls:
+            try:
+                answer = send()
+            except Exception as error:
+                told = error
+                if not isinstance(error, BackendError):
+                    # A backend that somebody else wrote, or a fault in ours: to the run it is a store that failed.
+                    told = BackendError(f"{operation} failed in the backend: {type(error).__name__}: {error}")
+                    told.__cause__ = error
+            else:
+                self._outages.worked(operation, job)
+                return answer
+        self._outages.failed(operation, job, told)
+        raise told
+
+    def _repeat(self, operation: str, job: str, send: Callable[[], _T]) -> _T:
+        """Until it is answered, with growing pauses; ends with the process, for this is a daemon's work."""
+        tries = 0
+        while True:
+            try:
+                return self._once(operation, job, send)
+            except BackendError:
+                tries += 1
+                clock = self._sources.clock
+                clock.wait(clock.event(), pause_ms(self._sources, tries))
+
+
+class Store(_Calls):
+    """The calls of one instance to a lease backend. Every method may be called on any thread, and blocks for one call.
+
+    Raises, all but the repeated ones: ``BackendError``, whatever the backend raised.
+    """
+
+    def __init__(self, backend: LeaseBackend, sources: Sources, report: Report) -> None:
+        super().__init__(sources, report)
+        self._backend = backend
+        self.clock = StoreClock(sources.clock, self.read_time, backend.clock_of)
+
+    def claim(self, request: ClaimRequest) -> ClaimReply:
+        sent_ms = self._sources.clock.monotonic_ms()
+        reply = self._once("claim", request.job, lambda: self._backend.claim(request))
+        self.clock.observe(request.job, sent_ms, reply.store_time_ms)
+        return reply
+
+    def heartbeat(self, job: str, run_id: str, token: str, lease_ms: int) -> Verdict:
+        return self._once("heartbeat", job, lambda: self._backend.heartbeat(job, run_id, token, lease_ms))
+
+    def finish(self, job: str, run_id: str, token: str, record: RunRecord) -> Verdict:
+        """Repeated until it is answered."""
+        return self._repeat("finish", job, lambda: self._backend.finish(job, run_id, token, record))
+
+    def release(self, job: str, run_id: str, token: str, record: RunRecord, counts: bool) -> Verdict:
+        """Repeated until it is answered."""
+        return self._repeat("release", job, lambda: self._backend.release(job, run_id, token, record, counts))
+
+    def save_result(self, job: str, record: RunRecord) -> None:
+        """Repeated until it is answered."""
+        self._repeat("save_result", job, lambda: self._backend.save_result(job, record))
+
+    def active(self, job: str) -> list[ActiveRun]:
+        return self._once("active", job, lambda: self._backend.active(job))
+
+    def history(self, job: str, limit: int) -> list[RunRecord]:
+        return self._once("history", job, lambda: self._backend.history(job, limit))
+
+    def forget(self, job: str) -> None:
+        self._once("forget", job, lambda: self._backend.forget(job))
+
+    def read_time(self, job: str) -> None:
+        """Asks the store for its time; ``clock`` keeps it."""
+        sent_ms = self._sources.clock.monotonic_ms()
+        self.clock.observe(job, sent_ms, self._once("time", job, lambda: self._backend.time(job)))
+
+
+class ClaimOnlyStore(_Calls):
+    """The calls of one instance to a claim-only backend, in the words of a lease store where they have a meaning."""
+
+    def __init__(self, backend: ClaimOnlyBackend, sources: Sources, report: Report) -> None:
+        super().__init__(sources, report)
+        self._backend = backend
+        self.clock = StoreClock(sources.clock)
+
+    def claim(self, request: ClaimRequest) -> ClaimReply:
+        """``won``, or ``done``: somebody else has the slot. There is no telling whether they have finished it."""
+        send = lambda: self._backend.claim(request.job, request.slot_ms, request.token)  # noqa: E731
+        won = self._once("claim", request.job, send)
+        now_ms = self.clock.now_ms(request.job)
+        if won:
+            return ClaimReply(Outcome.WON, now_ms, attempt=1)
+        return ClaimReply(Outcome.DONE, now_ms, done=DoneReason.FINISHED)
+
+    def save_result(self, job: str, record: RunRecord, history_limit: int) -> None:
+        """Repeated until it is answered."""
+        self._repeat("save_result", job, lambda: self._backend.save_result(job, record, history_limit))
+
+    def active(self, job: str) -> list[ActiveRun]:
+        """Empty: a store without leases does not know what is running."""
+        return []
+
+    def history(self, job: str, limit: int) -> list[RunRecord]:
+        return self._once("history", job, lambda: self._backend.history(job, limit))
+
+    def forget(self, job: str) -> None:
+        self._once("forget", job, lambda: self._backend.forget(job))
+
+
+class Outages:
+    """Which operations fail right now, and whether that has been told."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._lock = threading.Lock()
+        self._failing: dict[tuple[str, str], set[str]] = {}
+
+    def failed(self, operation: str, job: str, error: BaseException) -> None:
+        # One job whose data is broken must not silence a store that goes away, so the kind of error is part of it.
+        kind = (operation, type(error.__cause__ or error).__name__)
+        with self._lock:
+            jobs = self._failing.setdefault(kind, set())
+            told = bool(jobs)
+            jobs.add(job)
+        if not told:
+            self._report(operation, job, error)
+
+    def worked(self, operation: str, job: str) -> None:
+        if not self._failing:
+            return
+        with self._lock:
+            over = []
+            for kind, jobs in list(self._failing.items()):
+                if kind[0] == operation and job in jobs:
+                    jobs.discard(job)
+                    if not jobs:
+                        del self._failing[kind]
+                        over.append(kind)
+        for kind in over:
+            _logger.warning("The store answers again: %s.", kind[0])
+
+
+def pause_ms(sources: Sources, tries: int) -> int:
+    """How long to wait before a call is repeated: 50 to 100 ms first, then twice as long each time, at most 5 s.
+
+    Jittered, so that a fleet whose store comes back does not ask all at once.
+    """
+    longest_ms = min(5_000, 100 << min(tries - 1, 10))
+    return sources.chance.between(longest_ms // 2, longest_ms)

@@ -1,0 +1,174 @@
+"""The store's time, as well as an instance knows it: its own wall clock plus an estimated difference.
+
+Every answer that carries the store's time is a sample: the store read its clock somewhere between send and receive, so
+the middle is wrong by at most half the round trip (Cristian, "Probabilistic clock synchronization", 1989). Of the last
+few samples the one with the shortest round trip counts; a new one that contradicts it by more than half their round
+trips together means that a clock was stepped, and replaces them all.
+
+A step of this host's own clock shows where wall and monotonic clock part. It is taken out of the estimate at once, and
+the store is asked anew; until the store has ever been reached, the host's clock serves.
+
+Guarantees: no lock is held while the store is asked; of many threads that want a fresh sample one asks, and the others
+wait for that answer, good or bad.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from anarchon.clock import Clock
+from anarchon.durations import format_duration
+
+__all__ = ["StoreClock"]
+
+_logger = logging.getLogger("anarchon")
+
+_SAMPLES = 8
+_STEP_MS = 1_000
+_STALE_MS = 10 * 60_000
+_TELL_MS = 1_000
+
+
+@dataclass(frozen=True)
+class _Sample:
+    difference_ms: int
+    round_trip_ms: int
+    taken_at_ms: int
+
+    def contradicts(self, other: _Sample) -> bool:
+        # Both clocks are read in whole milliseconds: one on each side is no contradiction.
+        return abs(self.difference_ms - other.difference_ms) > (self.round_trip_ms + other.round_trip_ms) / 2 + 2
+
+
+@dataclass
+class _Estimate:
+    """What is known of one clock; a cluster has one a node."""
+
+    samples: deque[_Sample] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
+    difference_ms: int = 0
+    stale: bool = True
+    told_ms: int = 0
+    asking: threading.Event | None = None
+
+
+class StoreClock:
+    """Reads the store's time. Every method may be called on any thread; only ``refresh`` may block.
+
+    Args:
+        ask: asks the store for its time, and calls ``observe`` with it; raises if that fails. None: there is no clock
+            to ask, and the host's serves.
+        clock_of: names the clock that answers for a job.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        ask: Callable[[str], object] | None = None,
+        clock_of: Callable[[str], Hashable] = lambda job: None,
+    ) -> None:
+        self._clock = clock
+        self._ask = ask
+        self._clock_of = clock_of
+        self._lock = threading.Lock()
+        self._estimates: dict[Hashable, _Estimate] = {}
+        self._wall_less_monotonic_ms = clock.now_ms() - clock.monotonic_ms()
+
+    def now_ms(self, job: str) -> int:
+        """The store's time, in milliseconds since the epoch, as far as it is known."""
+        with self._lock:
+            return self._clock.now_ms() + self._estimate(job).difference_ms
+
+    def unknown(self, job: str) -> bool:
+        """Whether the store has yet to be asked for its time, or must be asked anew."""
+        with self._lock:
+            return self._estimate(job).stale
+
+    def observe(self, job: str, sent_ms: int, store_ms: int) -> None:
+        """Takes a sample: an answer that has just come in, asked for at that instant of the monotonic clock."""
+        with self._lock:
+            received_ms = self._clock.monotonic_ms()
+            round_trip_ms = received_ms - sent_ms
+            difference_ms = store_ms - (self._clock.now_ms() - round_trip_ms // 2)
+            estimate = self._estimate(job)
+            sample = _Sample(difference_ms, round_trip_ms, received_ms)
+            best = _best(estimate)
+            if best is None or estimate.stale or sample.contradicts(best):
+                estimate.samples.clear()
+            estimate.samples.append(sample)
+            estimate.stale = False
+            estimate.difference_ms = _best(estimate).difference_ms  # type: ignore[union-attr]
+            tell_ms = self._worth_telling(estimate)
+        if tell_ms is not None:
+            _logger.warning(
+                "This host's clock is %s %s the store's. Slots keep the store's time.",
+                format_duration(abs(tell_ms)),
+                "behind" if tell_ms > 0 else "ahead of",
+            )
+
+    def look(self, job: str) -> None:
+        """After a wait: notices a stepped clock or an old sample, and asks the store anew where it must."""
+        if self._ask is None:
+            return
+        with self._lock:
+            self._notice_step()
+            estimate = self._estimate(job)
+            newest = estimate.samples[-1].taken_at_ms if estimate.samples else None
+            fresh = newest is not None and self._clock.monotonic_ms() - newest <= _STALE_MS
+        if estimate.stale or not fresh:
+            self.refresh(job)
+
+    def refresh(self, job: str) -> None:
+        """Asks the store for its time, or waits for the thread that is asking already. A store that fails is no error
+        here: whoever asked has reported it, and the estimate stays as it is."""
+        if self._ask is None:
+            return
+        with self._lock:
+            estimate = self._estimate(job)
+            others = estimate.asking
+            if others is None:
+                mine = estimate.asking = self._clock.event()
+        if others is not None:
+            self._clock.wait(others, None)
+            return
+        try:
+            self._ask(job)
+        except Exception:
+            _logger.debug("The store's time could not be had.", exc_info=True)
+        finally:
+            with self._lock:
+                estimate.asking = None
+            mine.set()
+
+    def _estimate(self, job: str) -> _Estimate:
+        name = self._clock_of(job)
+        estimate = self._estimates.get(name)
+        if estimate is None:
+            estimate = self._estimates[name] = _Estimate()
+        return estimate
+
+    def _notice_step(self) -> None:
+        wall_less_monotonic_ms = self._clock.now_ms() - self._clock.monotonic_ms()
+        step_ms = wall_less_monotonic_ms - self._wall_less_monotonic_ms
+        if abs(step_ms) <= _STEP_MS:
+            return
+        self._wall_less_monotonic_ms = wall_less_monotonic_ms
+        for estimate in self._estimates.values():
+            if estimate.samples:
+                # The host's clock moved, the store's most likely not: what was known of it still holds.
+                estimate.difference_ms -= step_ms
+            estimate.stale = True
+
+    def _worth_telling(self, estimate: _Estimate) -> int | None:
+        difference_ms = estimate.difference_ms
+        if abs(difference_ms) <= _TELL_MS or abs(difference_ms - estimate.told_ms) <= _TELL_MS:
+            return None
+        estimate.told_ms = difference_ms
+        return difference_ms
+
+
+def _best(estimate: _Estimate) -> _Sample | None:
+    return min(estimate.samples, key=lambda sample: sample.round_trip_ms, default=None)

@@ -1,0 +1,143 @@
+"""The only file that starts a thread: named daemon threads, used again when they are idle.
+
+Guarantees:
+
+- ``start`` returns as soon as the work has a thread; it never waits for other work.
+- Work that raises is told to ``threading.excepthook``; its thread lives on.
+- ``close`` ends idle threads at once and the others after their work. It may be called from a thread of this cache.
+
+Starting a thread costs several times as much as waking one that waits (trio's thread cache is the model). They are
+daemons, so that no run can keep a process alive that wants to end. After a fork the child makes a new ``Threads``.
+"""
+
+from __future__ import annotations
+
+import _thread
+import sys
+import threading
+from collections.abc import Callable
+
+from anarchon.clock import Clock
+
+__all__ = ["Threads", "call_guarded", "start_from_signal"]
+
+#: How long an idle thread waits for more work.
+IDLE_MS = 10_000
+
+
+class Threads:
+    """A cache of threads. Every method may be called on any thread."""
+
+    def __init__(self, clock: Clock, idle_ms: int = IDLE_MS) -> None:
+        self._clock = clock
+        self._idle_ms = idle_ms
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._workers: set[_Worker] = set()
+        self._closed = False
+
+    def start(self, name: str, work: Callable[[], object]) -> None:
+        """Runs ``work`` on a thread of that name.
+
+        Raises:
+            RuntimeError: the process has no thread left to give, or the interpreter is shutting down.
+        """
+        with self._lock:
+            worker = self._idle.pop() if self._idle else None
+            if worker is not None:
+                worker.take(name, work)
+                return
+            worker = _Worker(self, name, work)
+            self._workers.add(worker)
+        try:
+            worker.start()
+        except BaseException:
+            with self._lock:
+                self._workers.discard(worker)
+            raise
+
+    def close(self) -> None:
+        """Idle threads end now, busy ones after their work. Work may still be started: its thread ends with it."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            for worker in idle:
+                worker.take(worker.name, None)
+
+    def join(self, timeout_ms: int) -> bool:
+        """After ``close``: waits for every thread to end, but for the one that asks; True if they all did."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        with self._lock:
+            workers = list(self._workers)
+        for worker in workers:
+            if worker is not threading.current_thread():
+                worker.join(max(0, deadline_ms - self._clock.monotonic_ms()) / 1000)
+        return not any(worker.is_alive() for worker in workers if worker is not threading.current_thread())
+
+    def _rest(self, worker: _Worker) -> bool:
+        """The worker has nothing to do: True if it shall wait for more, False if it shall end."""
+        with self._lock:
+            if self._closed:
+                self._workers.discard(worker)
+                return False
+            self._idle.append(worker)
+            return True
+
+    def _end(self, worker: _Worker) -> bool:
+        """The worker has waited long enough: True if it may end, False if work came in the last moment."""
+        with self._lock:
+            if worker not in self._idle:
+                return False
+            self._idle.remove(worker)
+            self._workers.discard(worker)
+            return True
+
+    def _wait(self, woken: threading.Event) -> bool:
+        return self._clock.wait(woken, self._idle_ms)
+
+    def _event(self) -> threading.Event:
+        return self._clock.event()
+
+
+class _Worker(threading.Thread):
+    def __init__(self, threads: Threads, name: str, work: Callable[[], object]) -> None:
+        super().__init__(name=name, daemon=True)
+        self._threads = threads
+        self._work: Callable[[], object] | None = work
+        self._woken = threads._event()
+
+    def take(self, name: str, work: Callable[[], object] | None) -> None:
+        """Called with the cache's lock held, on a worker that is idle."""
+        self.name = name
+        self._work = work
+        self._woken.set()
+
+    def run(self) -> None:
+        while self._work is not None:
+            work, self._work = self._work, None
+            call_guarded(work)
+            # A local keeps the work, and all that it refers to, alive while the thread is idle.
+            del work
+            self._woken.clear()
+            if not self._threads._rest(self):
+                return
+            while not self._threads._wait(self._woken):
+                if self._threads._end(self):
+                    return
+
+
+def call_guarded(work: Callable[[], object]) -> None:
+    """Calls ``work``; whatever it raises is told to ``threading.excepthook``, and the thread goes on."""
+    try:
+        work()
+    except BaseException:
+        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+
+
+def start_from_signal(work: Callable[[], object]) -> None:
+    """Runs ``work`` on a bare new thread; for signal handlers only.
+
+    A signal handler runs between two bytecodes of the main thread, which may hold any lock of this process, the ones
+    inside ``threading`` included. This starts a thread without taking a single one.
+    """
+    _thread.start_new_thread(work, ())

@@ -1,0 +1,119 @@
+"""One daemon thread a job: it waits for the next slot, and fires it.
+
+Guarantees:
+
+- The next slot comes from the schedule, never from the last run, and is known before this one is fired. ``fire`` must
+  return at once, so a long run never delays the schedule.
+- A wait is never longer than a minute; after each the clock is read again, so that a clock change or a suspended
+  machine is noticed. The clock is the store's, as far as it is known.
+- If several slots came due during a wait, the newest is fired and the older ones are told to ``missed``, which never
+  walks through them here. If the clock was set back, the next slot of the new time is waited for.
+- Nothing that ``fire`` or a schedule raises ends a timer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from anarchon.job import Job
+from anarchon.sources import Sources
+from anarchon.store_clock import StoreClock
+from anarchon.threads import Threads
+
+__all__ = ["JobTimers"]
+
+_LONGEST_WAIT_MS = 60_000
+_SET_BACK_MS = 1_000
+_AFTER_FAULT_MS = 1_000
+
+
+class JobTimers:
+    """The timers of one instance. Every method may be called on any thread, and none blocks.
+
+    Args:
+        clock: the store's time.
+        fire: takes (job, slot) when a slot is due; called on the job's timer thread.
+        missed: takes (job, first, newest): the slots from ``first`` up to but not including ``newest`` came due while
+            nobody looked.
+        failed: takes (job, exception) where a schedule or ``fire`` raised.
+    """
+
+    def __init__(
+        self,
+        sources: Sources,
+        threads: Threads,
+        clock: StoreClock,
+        fire: Callable[[Job, int], None],
+        missed: Callable[[Job, int, int], None],
+        failed: Callable[[Job, Exception], None],
+    ) -> None:
+        self._sources = sources
+        self._threads = threads
+        self._clock = clock
+        self._fire = fire
+        self._missed = missed
+        self._failed = failed
+        self._lock = threading.Lock()
+        self._armed: set[str] = set()
+        self._stopped = sources.clock.event()
+
+    def arm(self, job: Job, since_ms: int) -> None:
+        """Starts the job's timer: its first slot is the first one after ``since_ms``. Nothing happens where it runs.
+
+        Raises:
+            RuntimeError: the process has no thread left to give.
+        """
+        with self._lock:
+            if job.name in self._armed or self._stopped.is_set():
+                return
+            self._armed.add(job.name)
+        self._threads.start(f"anarchon-timer-{job.name}", lambda: self._keep_time(job, since_ms))
+
+    def stop(self) -> None:
+        """Ends every timer; one that is firing ends after that."""
+        self._stopped.set()
+
+    def _keep_time(self, job: Job, since_ms: int) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._fire_each(job, job.schedule.next_after(since_ms))
+            except Exception as error:
+                self._failed(job, error)
+                self._sources.clock.wait(self._stopped, _AFTER_FAULT_MS)
+                since_ms = self._clock.now_ms(job.name)
+
+    def _fire_each(self, job: Job, slot_ms: int) -> None:
+        schedule = job.schedule
+        while True:
+            due = self._wait_for(job, slot_ms)
+            if due is None:
+                return
+            slot_ms, now_ms = due
+            newest_ms = max(slot_ms, schedule.newest_at(now_ms))
+            next_ms = schedule.next_after(newest_ms)
+            if newest_ms > slot_ms:
+                self._missed(job, slot_ms, newest_ms)
+            self._fire(job, newest_ms)
+            slot_ms = next_ms
+
+    def _wait_for(self, job: Job, slot_ms: int) -> tuple[int, int] | None:
+        """Waits until a slot and its jitter are past: the slot and the time then; None if the timers were stopped."""
+        due_ms = slot_ms + self._jitter_ms(job, slot_ms)
+        now_ms = self._clock.now_ms(job.name)
+        while now_ms < due_ms:
+            if self._sources.clock.wait(self._stopped, min(due_ms - now_ms, _LONGEST_WAIT_MS)):
+                return None
+            self._clock.look(job.name)
+            before_ms, now_ms = now_ms, self._clock.now_ms(job.name)
+            if now_ms < before_ms - _SET_BACK_MS:
+                slot_ms = job.schedule.next_after(now_ms)
+                due_ms = slot_ms + self._jitter_ms(job, slot_ms)
+        return None if self._stopped.is_set() else (slot_ms, now_ms)
+
+    def _jitter_ms(self, job: Job, slot_ms: int) -> int:
+        longest_ms = job.options.jitter_ms
+        if longest_ms and job.schedule.interval_ms is None:
+            # A cron text may have slots that lie closer together than the jitter: none is delayed past the next.
+            longest_ms = min(longest_ms, (job.schedule.next_after(slot_ms) - slot_ms) // 2)
+        return self._sources.chance.between(0, longest_ms)
