@@ -105,7 +105,8 @@ def _handler_codes() -> set[CodeType]:
 def on_stop_signals(call: Callable[[], object]) -> Iterator[None]:
     """While inside, the first SIGTERM or SIGINT makes a bare thread call ``call``.
 
-    The next one does what it did before this. On another thread than the main one no handler can be installed, and nothing is.
+    The next one does what it did before this. On another thread than the main one no handler can be installed, and
+    nothing is.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
