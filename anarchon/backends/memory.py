@@ -1,13 +1,16 @@
 """The plainest lease backend: dictionaries under one lock. Also the model that the others are compared with.
 
-One object is shared by many schedulers of one process. Its clock can be injected; nothing outlives the process.
+One object is shared by many schedulers of one process. Its clock can be injected; nothing outlives the process, and a
+child after a fork begins anew.
 """
 
 from __future__ import annotations
 
+import heapq
+import os
 import threading
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from anarchon.backends import LeaseBackend, claims
 from anarchon.backends.state import REMEMBER_NEWEST, JobState
@@ -26,8 +29,8 @@ class MemoryBackend(LeaseBackend):
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._now: Callable[[], int] = (clock or SystemClock()).now_ms
-        self._lock = threading.Lock()
-        self._jobs: dict[str, _Job] = {}
+        self._begin_anew()
+        _backends.add(self)
 
     def __repr__(self) -> str:
         return "<MemoryBackend>"
@@ -67,6 +70,10 @@ class MemoryBackend(LeaseBackend):
         with self._lock:
             self._jobs.pop(job, None)
 
+    def _begin_anew(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[str, _Job] = {}
+
     def _kept(self, job: str) -> _Job:
         """The job's state, begun where there is none yet."""
         return self._jobs.setdefault(job, _Job(job))
@@ -76,32 +83,54 @@ class MemoryBackend(LeaseBackend):
         return self._jobs.get(job, _Job(job))
 
 
-@dataclass
-class _Ended:
-    """A finished run, or (``token`` alone) a token that released one, kept so that a repeat is recognised."""
+_backends: weakref.WeakSet[MemoryBackend] = weakref.WeakSet()
 
-    run_id: str
-    token: str | None
-    finished: bool
-    keep_until_ms: int
+
+def _begin_anew_after_fork() -> None:
+    # A child shares nothing with its parent: runs that go on there are no runs here, and a lock may be held for ever.
+    for backend in list(_backends):
+        backend._begin_anew()
+
+
+os.register_at_fork(after_in_child=_begin_anew_after_fork)
 
 
 class _Job(JobState):
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._ended: list[_Ended] = []
+        self._ends = 0
+        # A finished run, or a token that released one, so that a repeat is recognised; and in what order to forget.
+        self._finished: dict[str, str | None] = {}
+        self._releasers: set[tuple[str, str | None]] = set()
+        self._forget_after: list[tuple[int, int, str, str | None, bool]] = []
         self._history: dict[tuple[str, int], RunRecord] = {}
 
     def finished(self, run_id: str) -> bool:
-        return any(e.finished and e.run_id == run_id for e in self._ended)
+        return run_id in self._finished
 
     def ended_by(self, run_id: str, token: str) -> bool | None:
-        return next((e.finished for e in self._ended if e.run_id == run_id and e.token == token), None)
+        if self._finished.get(run_id) == token:
+            return True
+        return False if (run_id, token) in self._releasers else None
 
     def remember(self, run_id: str, token: str | None, finished: bool, keep_until_ms: int, now_ms: int) -> None:
-        self._ended.append(_Ended(run_id, token, finished, keep_until_ms))
-        newest = self._ended[-REMEMBER_NEWEST:]
-        self._ended = [e for e in self._ended[:-REMEMBER_NEWEST] if e.keep_until_ms > now_ms] + newest
+        if finished:
+            self._finished[run_id] = token
+        else:
+            self._releasers.add((run_id, token))
+        self._ends += 1
+        heapq.heappush(self._forget_after, (keep_until_ms, self._ends, run_id, token, finished))
+        newest = []
+        while self._forget_after and self._forget_after[0][0] <= now_ms:
+            over = heapq.heappop(self._forget_after)
+            if over[1] > self._ends - REMEMBER_NEWEST:
+                newest.append(over)
+            elif over[4]:
+                self._finished.pop(over[2], None)
+            else:
+                self._releasers.discard((over[2], over[3]))
+        for kept in newest:
+            heapq.heappush(self._forget_after, kept)
 
     def has_record(self, run_id: str, attempt: int) -> bool:
         return (run_id, attempt) in self._history
