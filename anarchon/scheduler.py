@@ -35,6 +35,7 @@ __all__ = ["Backend", "Scheduler"]
 
 Backend = LeaseBackend | ClaimOnlyBackend | str
 _H = TypeVar("_H", bound=Callable[..., object])
+_L = TypeVar("_L", bound=Callable[[Event], object])
 
 _logger = logging.getLogger("anarchon")
 
@@ -144,6 +145,10 @@ class Scheduler:
         """
         return self._register_or_decorate(name, cron(text, self._zone, seconds=seconds), handler, options)
 
+    @overload
+    def on(self, event: str, listener: Listener) -> Self: ...
+    @overload
+    def on(self, event: str) -> Callable[[_L], _L]: ...
     def on(self, event: str, listener: Any = None) -> Any:
         """Calls ``listener`` with each event of that type, on the thread where it happened; without one, a decorator.
 
@@ -330,7 +335,7 @@ class Scheduler:
         register(handler)
         return self
 
-    def _listen(self, event: str, listener: Listener) -> Listener:
+    def _listen(self, event: str, listener: _L) -> _L:
         self._events.on(event, listener)
         return listener
 

@@ -18,7 +18,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     # Other projects' names, which could only be looked up on the network; and a type variable.
     ("py:.*", r"(?!anarchon).*"),
-    ("py:.*", r".*\._H"),
+    ("py:.*", r".*\._[HL]"),
 ]
 
 default_role = "literal"
