@@ -1,0 +1,226 @@
+"""Fleets: worker processes (``worker.py``) on one store, and what they wrote of what they did."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from anarchon import LeaseBackend, Scheduler, open_backend
+
+__all__ = ["Fleet", "Line", "Worker", "cron_at", "only", "together"]
+
+Line = dict[str, Any]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_LOOK_AGAIN_S = 0.02
+
+
+class Worker:
+    """One process of a fleet."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], complaints: Path) -> None:
+        self.name = name
+        self._process = process
+        self._complaints = complaints
+        self._told_to_end = False
+
+    @property
+    def complaints(self) -> str:
+        """What it has written to its standard error."""
+        return self._complaints.read_text(encoding="utf-8")
+
+    def ask(self, wish: str, **more: Any) -> None:
+        """Asks for something; what comes of it is in the log. See the methods of ``Worker`` in ``worker.py``."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": wish, **more}).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def terminate(self) -> None:
+        """SIGTERM; returns at once."""
+        self._told_to_end = True
+        self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """``kill -9``; returns when it is gone."""
+        self._told_to_end = True
+        self._process.kill()
+        self._end()
+
+    def wait(self, timeout_s: float = 60) -> int:
+        """Waits for its end; returns its exit status."""
+        self._process.wait(timeout_s)
+        self._end()
+        return self._process.returncode
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def died(self) -> bool:
+        """Whether it has ended though nobody told it to."""
+        return not self._told_to_end and not self.running
+
+    def _end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+class Fleet:
+    """Worker processes on one store. Every method may be called on any thread; close it, and they are gone.
+
+    Args:
+        directory: for its log and what its workers complain of.
+        url, prefix: of the store.
+    """
+
+    def __init__(self, directory: Path, url: str, prefix: str | None = None) -> None:
+        directory.mkdir()
+        self.url = url
+        self.prefix = prefix
+        self.workers: dict[str, Worker] = {}
+        self._directory = directory
+        self._log = directory / "log"
+        self._log.touch()
+        self._lock = threading.Lock()
+        self._read = 0
+        self._lines: list[Line] = []
+
+    def __repr__(self) -> str:
+        return f"<Fleet on {self.url.partition(':')[0]}>"
+
+    def start(
+        self, name: str, jobs: Iterable[Line] = (), *, skew_ms: int = 0, stop_timeout: str = "20s", url: str | None = None
+    ) -> Worker:
+        """Starts a worker and returns at once; its log says ``ready`` when its scheduler has been started."""
+        given = {
+            "name": name,
+            "log": str(self._log),
+            "url": url or self.url,
+            "prefix": self.prefix,
+            "jobs": list(jobs),
+            "skew_ms": skew_ms,
+            "stop_timeout": stop_timeout,
+        }
+        complaints = self._directory / f"{name}.err"
+        with open(complaints, "wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-W", "error", str(Path(__file__).with_name("worker.py")), json.dumps(given)],
+                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+                stdin=subprocess.PIPE,
+                stderr=stderr,
+            )
+        worker = self.workers[name] = Worker(name, process, complaints)
+        return worker
+
+    def start_all(self, names: Iterable[str], jobs: Iterable[Line] = (), **more: Any) -> None:
+        """Starts several workers and waits until all are ready."""
+        names, jobs = list(names), list(jobs)
+        for name in names:
+            self.start(name, jobs, **more)
+        for name in names:
+            self.wait_for(what="ready", worker=name)
+
+    def lines(self, **wanted: Any) -> list[Line]:
+        """What has been logged so far, in order, as far as it has these values."""
+        with self._lock:
+            with open(self._log, "rb") as log:
+                log.seek(self._read)
+                whole = log.read().rpartition(b"\n")[0]
+            if whole:
+                self._read += len(whole) + 1
+                self._lines += map(json.loads, whole.split(b"\n"))
+            lines = list(self._lines)
+        return [line for line in lines if all(line.get(name) == value for name, value in wanted.items())]
+
+    def wait_for(self, count: int = 1, timeout_s: float = 60, **wanted: Any) -> list[Line]:
+        """Waits until so many such lines have been logged; returns all that have."""
+        self.wait_until(lambda: len(self.lines(**wanted)) >= count, f"{count} lines with {wanted}", timeout_s)
+        return self.lines(**wanted)
+
+    def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+        """Waits for something that comes to pass."""
+        deadline = time.monotonic() + timeout_s
+        while not holds():
+            died = [worker.name for worker in self.workers.values() if worker.died]
+            if died or time.monotonic() > deadline:
+                raise AssertionError(f"{self!r}: not in time: {what}; died: {died}\n{self._told()}")
+            time.sleep(_LOOK_AGAIN_S)
+
+    def stop(self) -> None:
+        """Stops every worker that runs, and waits for its end: each must end in time."""
+        stopped = [worker for worker in self.workers.values() if worker.running]
+        for worker in stopped:
+            worker.terminate()
+        assert [worker.wait() for worker in stopped] == [0] * len(stopped), self._told()
+
+    def close(self) -> None:
+        """Kills what still runs."""
+        for worker in self.workers.values():
+            worker.kill()
+
+    def complaints(self) -> str:
+        """What all workers have written to their standard errors."""
+        return "".join(worker.complaints for worker in self.workers.values())
+
+    def reader(self) -> Scheduler:
+        """A scheduler of this process that only reads; the caller stops it."""
+        return Scheduler(self.backend())
+
+    def backend(self) -> LeaseBackend:
+        """The store; the caller closes it."""
+        return open_backend(self.url, prefix=self.prefix)
+
+    def _told(self) -> str:
+        lines = "\n".join(map(str, self.lines()[-60:]))
+        return f"{lines}\n{self.complaints()[-4000:]}"
+
+
+def only(lines: list[Line]) -> Line:
+    """The one line that there must be."""
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def cron_at(*instants_ms: int) -> str:
+    """A cron text with seconds for instants of one minute, once a year; seconds are cut."""
+    instants = [datetime.fromtimestamp(ms // 1000, timezone.utc) for ms in instants_ms]
+    first = instants[0]
+    assert {instant.minute for instant in instants} == {first.minute}, instants
+    seconds = ",".join(str(instant.second) for instant in instants)
+    return f"{seconds} {first.minute} {first.hour} {first.day} {first.month} *"
+
+
+def together(fleets: Iterable[Fleet], scenario: Callable[[Fleet], None]) -> None:
+    """Plays the scenario on several fleets at once: most of it is waiting. Raises what any of them raised."""
+    failures: list[tuple[Fleet, BaseException]] = []
+
+    def play(fleet: Fleet) -> None:
+        try:
+            scenario(fleet)
+        except BaseException as failure:
+            failures.append((fleet, failure))
+
+    threads = [threading.Thread(target=play, args=(fleet,)) for fleet in fleets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for fleet, failure in failures:
+        raise AssertionError(f"{fleet!r}: {failure}") from failure
