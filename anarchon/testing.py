@@ -110,8 +110,8 @@ class ManualClock:
     def wait_until_blocked(self, count: int = 1, within: Duration = "10s") -> None:
         """Blocks until at least ``count`` threads wait on this clock with nothing yet to end their wait.
 
-        A thread that ``advance`` or a set event has just woken is not counted, even if it has not run yet: so a test can
-        go back and forth between moving the time and waiting until everybody has settled again.
+        A thread that ``advance`` or a set event has just woken is not counted, even if it has not run yet: so a test
+        can go back and forth between moving the time and waiting until everybody has settled again.
 
         Args:
             within: the most real time to allow for it.
