@@ -137,11 +137,11 @@ def _range(field: Field, item: str) -> Iterable[int]:
     if match["high"]:
         high = _number(field, match["high"])
     elif match["low"] == "*" or match["step"]:
-        low, high = field.wrapped(low), end
+        high = end
     else:
         high = low
     if high < low:
-        high += field.size  # 22-2 goes on past midnight
+        high += field.size  # 22-2 goes on past midnight, and 7/2 begins with the Sunday that is also 0
     return (field.wrapped(number) for number in range(low, high + 1, step))
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from threading import Barrier
 
 import pytest
-from dateutil import tz as dateutil_tz
+from dateutil import tz as dateutil_tz  # type: ignore[import-untyped]
 
 from anarchon.durations import from_ms, to_ms
 from anarchon.errors import ConfigurationError
@@ -207,7 +207,8 @@ def test_the_rarest_slots_are_found_over_decades(text: str) -> None:
     }
     days = (date(1970, 1, 1) + timedelta(days=number) for number in range(200 * 365))
     expected = [day for day in days if conditions[text](day)]
-    found, now = [], at("1970-01-01T00:00")
+    found: list[date] = []
+    now = at("1970-01-01T00:00")
     while len(found) < len(expected):
         now = schedule.next_after(now)
         assert schedule.newest_at(now) == now

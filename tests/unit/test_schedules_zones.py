@@ -81,7 +81,7 @@ class Nowhere(tzinfo):
         return None
 
 
-@pytest.mark.parametrize("zone", [Unfinished(), Nowhere()])
+@pytest.mark.parametrize("zone", [Unfinished(), Nowhere()])  # type: ignore[abstract]
 def test_a_tzinfo_that_cannot_tell_the_time_is_refused_at_once(zone: tzinfo) -> None:
     with pytest.raises(ConfigurationError, match=type(zone).__name__):
         parse_zone(zone)
