@@ -282,12 +282,18 @@ class Model:
     def left_open(self, job_name: str, run_id: str, token: str) -> bool:
         """Whether the page leaves the answer open: it depends on an end that a store may have forgotten by now.
 
-        This model forgets nothing, so walks ask here first and leave such a call out.
+        This model forgets nothing, so walks ask here first.
         """
         return any(
             end.may_be_forgotten and end.run_id == run_id and (end.how != "released" or end.token == token)
             for end in self._jobs.get(job_name, Job()).ends
         )
+
+    def has_passed(self, ask: ClaimRequest) -> bool:
+        """Whether line 10 refuses the claim, were the run forgotten."""
+        job, now = self._jobs.get(ask.job, Job()), self._now_ms()
+        known = ask.manual or find(job, ask.run_id) is not None
+        return not known and job.latest_ms is not None and ask.slot_ms <= job.latest_ms <= now
 
     # -- the effects
 

@@ -381,6 +381,15 @@ def test_released_run_is_taken_over_and_nothing_is_recorded_lost(store: Harness)
     assert store.story() == [(str(slot), 1, "interrupted")]
 
 
+def test_released_attempt_is_not_recorded_lost_even_where_its_record_has_been_cut(store: Harness) -> None:
+    store.won(store.slot(), "a", history_limit=9)
+    store.release(store.slot(), "a")
+    store.won("m", "m", history_limit=1)
+    store.finish("m", "m")
+    assert store.won(store.slot(), "b", history_limit=9).attempt == 2
+    assert store.story() == [("m", 1, "success")]
+
+
 def test_takeover_keeps_a_result_that_is_there_already(store: Harness) -> None:
     slot = store.slot()
     first = store.won(slot, "a", lease_ms=5_000)
