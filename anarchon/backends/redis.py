@@ -1,0 +1,261 @@
+"""A lease backend on Redis (6.0 or newer) or Valkey: one Lua script a verb, each one atomic step on the server's clock.
+
+Guarantees:
+
+- One call is one round trip, but for a server that does not know the script yet: it is sent again whole, with the same
+  arguments and so the same token.
+- All keys of a job share one hash tag, are declared to the script and are five, whatever the job's age.
+- Reading uses reading commands alone: an account with ``+@read +time`` answers history and active.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from redis.client import NEVER_DECODE
+from redis.exceptions import NoScriptError
+
+from anarchon.backends import LeaseBackend, claims
+from anarchon.backends.redis_client import ClientSource, GivenClient, OwnClient
+from anarchon.backends.redis_limits import is_cluster
+from anarchon.backends.redis_scripts import load_scripts, lua
+from anarchon.backends.state import Run
+from anarchon.durations import from_ms
+from anarchon.errors import ConfigurationError
+from anarchon.records import (
+    MANUAL_WINDOW_MS,
+    ActiveRun,
+    ClaimReply,
+    ClaimRequest,
+    DoneReason,
+    Holder,
+    Outcome,
+    RunRecord,
+    Verdict,
+    decode_record,
+    encode_record,
+)
+
+__all__ = ["RedisBackend"]
+
+_T = TypeVar("_T")
+
+KEYS = ("state", "ended", "expiry", "history", "records")
+
+PREFIX_CHARACTERS = 200
+
+# Answers come as bytes, also from a client that was made to decode them: bytes of any kind may be in what is read.
+_RAW: dict[str, Any] = {NEVER_DECODE: []}
+
+# How a script writes what is not known or of no use.
+_NOTHING = b"-"
+
+_OUTCOMES = {outcome.value.encode(): outcome for outcome in Outcome}
+_DONE = {reason.value.encode(): reason for reason in DoneReason} | {_NOTHING: None}
+_VERDICTS = {verdict.value.encode(): verdict for verdict in Verdict}
+
+
+class RedisBackend(LeaseBackend):
+    """A lease backend on Redis or Valkey. Connects at its first call, not before.
+
+    Args:
+        url: ``redis://``, ``rediss://`` (TLS) or ``unix://``, as redis-py reads them. The client that is made of it
+            never repeats a call by itself, and its time-outs fit the shortest registered lease.
+        client: in place of a URL, a redis-py client: ``redis.Redis``, Sentinel's ``master_for``, or ``RedisCluster``.
+            It is never closed here. Its time-outs are checked when a job is registered.
+        prefix: goes before every key; schedulers that share jobs share it.
+
+    Raises:
+        ConfigurationError: neither or both of url and client, a wrong URL (never repeated in the message), or a prefix
+            that is not text, is over 200 characters, or has braces or control characters.
+    """
+
+    def __init__(self, url: str | None = None, *, client: object = None, prefix: str = "anarchon:") -> None:
+        if (url is None) == (client is None):
+            raise ConfigurationError("RedisBackend takes a URL or client=..., and exactly one of the two.")
+        self._prefix = _checked_prefix(prefix)
+        self._source: ClientSource = GivenClient(client) if url is None else OwnClient(url)
+        self._scripts = load_scripts(self._clock())
+
+    def __repr__(self) -> str:
+        return f"<RedisBackend {self._source.text} prefix={self._prefix!r}>"
+
+    def claim(self, request: ClaimRequest) -> ClaimReply:
+        return self._run(
+            "claim",
+            request.job,
+            _bytes(request.job),
+            _bytes(request.run_id),
+            request.slot_ms,
+            _bytes(request.token),
+            _bytes(request.instance_id),
+            request.lease_ms,
+            request.overlap,
+            request.max_attempts,
+            MANUAL_WINDOW_MS if request.manual else request.window_ms,
+            request.mode.value,
+            _bytes(request.trigger),
+            request.history_limit,
+            read=_claim_reply,
+        )
+
+    def heartbeat(self, job: str, run_id: str, token: str, lease_ms: int) -> Verdict:
+        return self._run("heartbeat", job, _bytes(run_id), _bytes(token), lease_ms, read=_VERDICTS.__getitem__)
+
+    def finish(self, job: str, run_id: str, token: str, record: RunRecord) -> Verdict:
+        text = encode_record(record)
+        return self._run("finish", job, _bytes(run_id), _bytes(token), text, read=_VERDICTS.__getitem__)
+
+    def release(self, job: str, run_id: str, token: str, record: RunRecord, counts: bool) -> Verdict:
+        text = encode_record(record)
+        return self._run("release", job, _bytes(run_id), _bytes(token), text, int(counts), read=_VERDICTS.__getitem__)
+
+    def save_result(self, job: str, record: RunRecord) -> None:
+        run_id, text = _bytes(record.run_id), encode_record(record)
+        self._run("save_result", job, run_id, record.attempt, record.fence, text, read=_VERDICTS.__getitem__)
+
+    def time(self, job: str) -> int:
+        return self._source.ask(lambda client: self._time(client, job))
+
+    def active(self, job: str) -> list[ActiveRun]:
+        def read(client: Any) -> list[ActiveRun]:
+            # The time first: a lease renewed in between then looks a little longer, and is cut to its length.
+            now_ms = self._time(client, job)
+            state = client.execute_command("HGETALL", self._keys(job)[0], **_RAW)
+            runs = [_read_run(name[4:], text) for name, text in state.items() if name.startswith(b"run:")]
+            return claims.active(job, [run for run in runs if run is not None], now_ms)
+
+        return self._source.ask(read)
+
+    def history(self, job: str, limit: int) -> list[RunRecord]:
+        *_, history, records = self._keys(job)
+
+        def read(client: Any) -> list[RunRecord]:
+            found: list[RunRecord] = []
+            start = 0
+            while len(found) < limit:
+                wanted = limit - len(found)
+                names = client.execute_command("ZREVRANGE", history, start, start + wanted - 1, **_RAW)
+                texts = client.execute_command("HMGET", records, *names, **_RAW) if names else []
+                found += [record for record in map(_read_record, texts) if record is not None]
+                start += wanted
+                if len(names) < wanted:
+                    break
+            return found
+
+        return self._source.ask(read)
+
+    def forget(self, job: str) -> None:
+        self._run("forget", job, read=_VERDICTS.__getitem__)
+
+    def bound_calls(self, limit_ms: int) -> None:
+        self._source.bound(limit_ms)
+
+    def clock_of(self, job: str) -> Hashable:
+        return self._source.ask(lambda client: getattr(self._node(client, job), "name", None))
+
+    def close(self) -> None:
+        """Closes the connections made from a URL; a client that was given is left alone."""
+        self._source.close()
+
+    def _keys(self, job: str) -> list[bytes]:
+        tag = _bytes(f"{self._prefix}{{{job}}}:")
+        return [tag + name for name in _KEYS]
+
+    def _run(self, verb: str, job: str, *arguments: Any, read: Callable[[Any], _T]) -> _T:
+        script = self._scripts[verb]
+        words = (len(KEYS), *self._keys(job), *arguments)
+
+        def run(client: Any) -> _T:
+            try:
+                return read(client.execute_command("EVALSHA", script.sha, *words, **_RAW))
+            except NoScriptError:
+                return read(client.execute_command("EVAL", script.text, *words, **_RAW))
+
+        return self._source.ask(run)
+
+    def _time(self, client: Any, job: str) -> int:
+        node = self._node(client, job)
+        there = {} if node is None else {"target_nodes": node}
+        seconds, microseconds = client.execute_command("TIME", **there)
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+    def _node(self, client: Any, job: str) -> Any:
+        """In a cluster, the node that serves the job, whose clock is the job's; else None."""
+        return client.get_node_from_key(self._keys(job)[0]) if is_cluster(client) else None
+
+    def _clock(self) -> str:
+        """The Lua that reads the store's clock. Tests put another in its place, and in that of ``_time``."""
+        return lua("time")
+
+
+_KEYS = [name.encode() for name in KEYS]
+
+
+def _checked_prefix(prefix: object) -> str:
+    if not isinstance(prefix, str):
+        raise ConfigurationError(f"prefix must be text, not {type(prefix).__name__}.")
+    if len(prefix) > PREFIX_CHARACTERS:
+        raise ConfigurationError(f"prefix must be at most {PREFIX_CHARACTERS} characters long, not {len(prefix)}.")
+    if "{" in prefix or "}" in prefix:
+        raise ConfigurationError(f"prefix must not have braces, which mark a job's keys for a cluster: {prefix!r}.")
+    if not prefix.isprintable():
+        raise ConfigurationError(f"prefix must not have control characters: {prefix!r}.")
+    return prefix
+
+
+def _bytes(text: str) -> bytes:
+    # Encoded here, for a client that was given may have another encoding.
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _claim_reply(answer: Any) -> ClaimReply:
+    outcome, now_ms, latest_ms, attempt, fence, done, wait_ms, holder = answer.split(b" ", 7)
+    return ClaimReply(
+        _OUTCOMES[outcome],
+        int(now_ms),
+        _number(latest_ms),
+        _number(attempt),
+        _number(fence),
+        None if holder == _NOTHING else Holder(*json.loads(holder)),
+        _DONE[done],
+        _number(wait_ms),
+    )
+
+
+def _number(word: bytes) -> int | None:
+    return None if word == _NOTHING else int(word)
+
+
+def _read_record(text: bytes | None) -> RunRecord | None:
+    return None if text is None else decode_record(text)
+
+
+def _read_run(run_id: bytes, text: bytes) -> Run | None:
+    """An unfinished run as the scripts keep it; None for what cannot be read."""
+    try:
+        values = json.loads(text)
+        from_ms(values["slot_ms"]), from_ms(values["started_at_ms"])
+        return Run(
+            run_id=run_id.decode("utf-8", "surrogatepass"),
+            slot_ms=values["slot_ms"],
+            trigger=values["trigger"],
+            manual=values["trigger"] == "manual",
+            attempt=values["attempt"],
+            counted=values["counted"],
+            token=values["token"],
+            fence=values["fence"],
+            instance_id=values["instance_id"],
+            started_at_ms=values["started_at_ms"],
+            lease_until_ms=values["lease_until_ms"],
+            lease_ms=values["lease_ms"],
+            overlap=values["overlap"],
+            history_limit=values["history_limit"],
+            latest_before_ms=values.get("latest_before_ms"),
+            released=values.get("released", False),
+            ended=values.get("ended", False),
+        )
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return None

@@ -1,0 +1,221 @@
+"""Where RedisBackend's client comes from: made here from a URL (``OwnClient``), or given by the user (``GivenClient``).
+
+Guarantees:
+
+- Nothing connects before the first call.
+- A child never uses a client of its parent. If another thread was inside the pool's lock at the fork, that lock is
+  locked for ever in the child, and redis-py takes it before it notices the fork. The parent's client is kept, unused,
+  so that it is not finalised either.
+- redis-py's own repeats are off, and every wait has its time-out, in the client made here; a client of the user's is
+  measured against the same bound (``redis_limits.py``).
+- No error tells a password, not even through its cause.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.connection import AbstractConnection, UnixDomainSocketConnection
+from redis.exceptions import RedisClusterException
+from redis.retry import Retry
+
+from anarchon.backends.redis_fork import renewed
+from anarchon.backends.redis_limits import check_bound, place_of, pools_of
+from anarchon.backends.redis_url import read_redis_url
+from anarchon.errors import BackendError, ConfigurationError
+from anarchon.records import shorten_error
+
+__all__ = ["ClientSource", "GivenClient", "OwnClient"]
+
+_T = TypeVar("_T")
+
+CONNECT_S = 1.0
+READ_S = 2.0
+
+#: More than one process has in flight; redis-py 8 raises at 100 unless told otherwise.
+MAX_CONNECTIONS = 1000
+
+_UNREACHABLE = (redis.ConnectionError, redis.TimeoutError, RedisClusterException, OSError)
+
+# Which descendant of the first process this is. Process ids come round again, this does not.
+_generation = 0
+
+
+def _count_fork() -> None:
+    global _generation
+    _generation += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+class ClientSource(ABC):
+    """Hands out this process's client, and turns whatever goes wrong with it into ``BackendError``.
+
+    Attributes:
+        text: what is connected to, for people.
+        place: the same, for messages.
+    """
+
+    text: str
+    place: str
+    _secrets: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self._clients: dict[int, Any] = {}
+
+    def ask(self, question: Callable[[Any], _T]) -> _T:
+        """Calls ``question(client)``: the one door to Redis. Nothing but ``BackendError`` comes out of it."""
+        try:
+            client = self._clients.get(_generation)
+            if client is None:
+                # Without a lock, which a fork could leave locked: two threads may both make one, and use the first.
+                client = self._clients.setdefault(_generation, self._make())
+            return question(client)
+        except Exception as error:
+            failure = self._failure(error)
+        # Outside the clause: what the driver said, password and all, would be chained as the context.
+        raise failure
+
+    @abstractmethod
+    def bound(self, limit_ms: int) -> None:
+        """Sees to it that one call's time-outs add up to no more than this."""
+
+    def close(self) -> None:
+        """Closes what was opened here."""
+
+    @abstractmethod
+    def _make(self) -> Any:
+        """A new client for this process."""
+
+    def _failure(self, error: Exception) -> BackendError:
+        text = shorten_error(self._scrubbed(f"{error}" or type(error).__name__))
+        if isinstance(error, _UNREACHABLE):
+            failure = BackendError(f"could not reach Redis at {self.place}: {text}")
+        elif isinstance(error, redis.RedisError):
+            failure = BackendError(f"Redis at {self.place} refused the call: {text}")
+        else:
+            failure = BackendError(f"Redis at {self.place} gave an answer that cannot be read: {text}")
+        told = any(self._scrubbed(words) != words for link in _chain(error) for words in (f"{link}", f"{link!r}"))
+        failure.__cause__ = redis.RedisError(f"{type(error).__name__}: {text}") if told else error
+        return failure
+
+    def _scrubbed(self, text: str) -> str:
+        for secret in self._secrets:
+            for form in (secret, quote(secret, safe=""), repr(secret)[1:-1]):
+                text = text.replace(form, "***")
+        return text
+
+
+class OwnClient(ClientSource):
+    """The client that is made here from a URL: no repeats, and every wait bounded."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._address = read_redis_url(url)
+        self.text, self.place, self._secrets = self._address.text, self._address.place, self._address.secrets
+        self._connect_s: float = self._address.options.get("socket_connect_timeout", CONNECT_S)
+        self._read_s: float = self._address.options.get("socket_timeout", READ_S)
+
+    @property
+    def longest_call_s(self) -> float:
+        """Connecting, then one wait for each answer: to what a new connection says first, and to the call itself."""
+        options = self._address.options
+        answers = sum(1 for said in (options.get("password"), options["db"], options.get("client_name")) if said)
+        if self._address.tls:
+            answers += 2  # the handshake
+        # The call itself, and once more if the server did not know the script.
+        return self._connect_s + (answers + 2) * self._read_s
+
+    def bound(self, limit_ms: int) -> None:
+        share = limit_ms / 1000 / self.longest_call_s
+        if share < 1:
+            self._connect_s *= share
+            self._read_s *= share
+            self.close()
+
+    def close(self) -> None:
+        client = self._clients.pop(_generation, None)
+        if client is not None:
+            # Connections in use are closed when their call has ended and the old pool is gone.
+            client.connection_pool.disconnect(inuse_connections=False)
+
+    def _make(self) -> redis.Redis:
+        options = {"max_connections": MAX_CONNECTIONS, "protocol": 2, **self._address.options, **_SILENT}
+        options["socket_connect_timeout"], options["socket_timeout"] = self._connect_s, self._read_s
+        options["retry"] = Retry(NoBackoff(), 0)
+        kind: Any = _TLSConnection if self._address.tls else _Connection
+        if "path" in options:
+            kind = UnixDomainSocketConnection
+        return redis.Redis(connection_pool=redis.ConnectionPool(connection_class=kind, **options))
+
+
+class GivenClient(ClientSource):
+    """The user's own client, used as it is and never closed; in a child, a fresh one of the same kind."""
+
+    def __init__(self, client: object) -> None:
+        super().__init__()
+        if not isinstance(client, (redis.Redis, RedisCluster)):
+            raise ConfigurationError(
+                "client must be a redis.Redis (Sentinel's master_for gives one) or a redis.cluster.RedisCluster, "
+                f"not {type(client).__module__}.{type(client).__name__}."
+            )
+        self._given: Any = client
+        self._clients[_generation] = client
+        self.place = place_of(client)
+        self.text = f"{type(client).__name__} at {self.place}"
+        options = [pool.connection_kwargs for pool in pools_of(client)]
+        passwords = {known.get(name) for known in options for name in ("password", "ssl_password")}
+        self._secrets = tuple(password for password in passwords if isinstance(password, str) and password)
+
+    def bound(self, limit_ms: int) -> None:
+        check_bound(self._given, limit_ms)
+
+    def _make(self) -> Any:
+        return renewed(self._given)
+
+
+class _DividesConnecting:
+    """A name may stand for several addresses (localhost often does for two), and redis-py gives each the whole time."""
+
+    _connect_budget_s: float | None = None
+
+    def _connect(self: Any) -> Any:
+        if self._connect_budget_s is None:
+            self._connect_budget_s = self.socket_connect_timeout
+        addresses = socket.getaddrinfo(self.host, self.port, 0, socket.SOCK_STREAM)
+        self.socket_connect_timeout = self._connect_budget_s / max(1, len(addresses))
+        return super()._connect()  # type: ignore[misc]
+
+
+class _Connection(_DividesConnecting, redis.Connection):
+    pass
+
+
+class _TLSConnection(_DividesConnecting, redis.SSLConnection):
+    pass
+
+
+def _silent() -> dict[str, None]:
+    # A reader's account may do nothing but read; so the client does not introduce itself by CLIENT SETINFO.
+    parameters = inspect.signature(AbstractConnection.__init__).parameters
+    names = ("driver_info",) if "driver_info" in parameters else ("lib_name", "lib_version")
+    return {name: None for name in names if name in parameters}
+
+
+_SILENT = _silent()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,56 @@
+"""What every test may use: real Redis servers, one for the session and private ones."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from servers import ClockedRedisBackend, RedisServer
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a real server: REDIS_URL from the environment, else one that is started for this session."""
+    if os.environ.get("REDIS_URL"):
+        yield os.environ["REDIS_URL"]
+        return
+    server = RedisServer(tmp_path_factory.mktemp("redis"), appendonly="no").start()
+    yield server.url
+    server.kill()
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[Callable[..., RedisServer]]:
+    """Makes private servers, which a test may stop, start again, pause and configure; all are gone at its end."""
+    servers: list[RedisServer] = []
+
+    def make(**options: str) -> RedisServer:
+        servers.append(RedisServer(tmp_path / f"redis-{len(servers)}", **options))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A key prefix that no other test has. What the test leaves under it on the session's server is removed."""
+    prefix = f"test:{uuid.uuid4().hex}:"
+    yield prefix
+    if "redis_url" in request.fixturenames:
+        with redis.Redis.from_url(request.getfixturevalue("redis_url")) as client:
+            for key in client.scan_iter(match=f"{prefix}*", count=1000):
+                client.delete(key)
+
+
+@pytest.fixture
+def redis_clocked_backend(redis_url: str, prefix: str) -> Iterator[ClockedRedisBackend]:
+    """A Redis backend on a real server, its clock in the test's hand (``now_ms``)."""
+    backend = ClockedRedisBackend(redis_url, prefix=prefix)
+    yield backend
+    backend.close()
