@@ -11,6 +11,8 @@ Guarantees:
 - A run that nobody has started is watched only while it may still start, and only the newest such run of a job: once a
   newer slot is granted no older one can be.
 - A run that this very instance is working on is not taken from itself.
+- A first claim that was given up without an answer may have been granted. Its token is kept, and asked with as soon as
+  that run is found in the way: otherwise nobody could run the job until a lease that nobody holds is over.
 - A watch ends in silence.
 """
 
@@ -30,6 +32,9 @@ from anarchon.sources import Sources
 from anarchon.store import Store, pause_ms
 
 __all__ = ["Backups", "Watch"]
+
+#: How many claims without an answer are kept per job: more than fit into a minute of time-outs.
+_UNSURE = 32
 
 
 @dataclass(eq=False)
@@ -66,6 +71,7 @@ class Backups:
         self._lock = threading.Lock()
         self._watches: dict[tuple[str, str], Watch] = {}
         self._unstarted: dict[str, Watch] = {}
+        self._unsure: dict[str, dict[str, ClaimRequest]] = {}
         self._closed = False
 
     def watch(
@@ -80,10 +86,13 @@ class Backups:
             now: whether the first check comes at once.
         """
         key = (request.job, request.run_id)
-        watch = Watch(job, request)
         with self._lock:
             if self._closed:
                 return
+            unsure = self._unsure.get(request.job, {}).get(request.run_id)
+            if unsure is not None:
+                request, now = unsure, True
+            watch = Watch(job, request)
             known = self._watches.get(key)
             if known is not None:
                 if started:
@@ -98,10 +107,29 @@ class Backups:
             self._forget(replaced)
         self._check_in(watch, 0 if now else self._until_check_ms(job, lease_left_ms))
 
+    def unsure(self, job: Job, request: ClaimRequest) -> None:
+        """Watches a run whose first claim was given up, but may have been granted: its token will tell.
+
+        On a store that hung, many a claim that nobody waited for any more is granted when it wakes up, and the newest
+        of them need not be the one.
+        """
+        with self._lock:
+            claims = self._unsure.setdefault(job.name, {})
+            claims[request.run_id] = request
+            if len(claims) > _UNSURE:
+                del claims[next(iter(claims))]
+        self.watch(job, request, started=False, now=True)
+
+    def sure(self, job: str) -> None:
+        """The store has granted another slot, so none that it granted unseen is in the way."""
+        with self._lock:
+            self._unsure.pop(job, None)
+
     def close(self) -> None:
         """Ends every watch."""
         with self._lock:
             self._closed = True
+            self._unsure.clear()
             watches = list(self._watches.values())
             self._watches.clear()
             self._unstarted.clear()
@@ -138,6 +166,8 @@ class Backups:
             return
         watch.tries = 0
         if reply.outcome is Outcome.WON:
+            with self._lock:
+                self._unsure.get(request.job, {}).pop(request.run_id, None)
             self._forget(watch)
             self._won(watch, reply)
             return

@@ -84,6 +84,8 @@ class LeaseRunner:
         """The answer to a first claim: one branch per outcome."""
         job, request, outcome = claim.job, claim.request, reply.outcome
         assert claim.asked_from_ms is not None
+        if outcome in (Outcome.WON, Outcome.RUNNING):
+            self._backups.sure(job.name)
         if outcome is Outcome.WON:
             self._start(self._leased(job, request, reply, claim.asked_from_ms))
         elif outcome is Outcome.RUNNING:
@@ -105,9 +107,8 @@ class LeaseRunner:
             self._watch(job, request, started=False)
 
     def _unsure(self, claim: Claim) -> None:
-        """A claim was given up, but may have been granted: its token will tell."""
-        takeover = replace(claim.request, mode=Mode.TAKEOVER)
-        self._backups.watch(claim.job, takeover, started=False, now=True)
+        """A claim was given up, but may have been granted."""
+        self._backups.unsure(claim.job, replace(claim.request, mode=Mode.TAKEOVER))
 
     def _taken_over(self, watch: Watch, reply: ClaimReply) -> None:
         assert watch.asked_from_ms is not None
@@ -131,9 +132,7 @@ class LeaseRunner:
         # A watch is a claim of its own, and so is its token; only a manual run is not for others to take over.
         if not request.run_id.isdigit():
             return
-        takeover = replace(
-            request, mode=Mode.TAKEOVER, trigger="takeover", token=self._parts.sources.chance.token()
-        )
+        takeover = replace(request, mode=Mode.TAKEOVER, trigger="takeover", token=self._parts.sources.chance.token())
         self._backups.watch(job, takeover, started=started, lease_left_ms=lease_left_ms, now=now)
 
     def _recover(self, job: Job, since_ms: int, asked: Callable[[bool], None], tries: int) -> None:
@@ -197,7 +196,5 @@ class LeaseRunner:
     def _skip(self, request: ClaimRequest, reason: str, holder: str | None = None) -> None:
         self._parts.teller.skip(request.job, request.slot_ms, request.trigger, reason, holder)
 
-    def _request(
-        self, job: Job, slot_ms: int, trigger: str, window_ms: int, run_id: str | None = None
-    ) -> ClaimRequest:
+    def _request(self, job: Job, slot_ms: int, trigger: str, window_ms: int, run_id: str | None = None) -> ClaimRequest:
         return new_request(job, slot_ms, trigger, window_ms, self._parts.instance_id, self._parts.sources, run_id)
