@@ -14,9 +14,11 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from anarchon.backends import ClaimOnlyBackend, LeaseBackend
+from anarchon.clock import Clock
 from anarchon.errors import BackendError
 from anarchon.records import ActiveRun, ClaimReply, ClaimRequest, DoneReason, Outcome, RunRecord, Verdict
 from anarchon.sources import Sources
@@ -28,6 +30,14 @@ _logger = logging.getLogger("anarchon")
 _T = TypeVar("_T")
 
 CALLS_IN_FLIGHT = 32
+
+#: An operation that has not failed for so long fails anew: the job that failed last need not have asked again since.
+#: While a store is away each is tried more often, the store's time every minute.
+_SILENT_MS = 120_000
+
+#: What is over with an answer to the first: a run whose end is stored is not renewed again, and a claim's answer tells
+#: the time.
+_ALSO_OVER = {"finish": "heartbeat", "release": "heartbeat", "save_result": "heartbeat", "claim": "time"}
 
 #: Tells a failure: the operation, the job, what went wrong.
 Report = Callable[[str, str, BaseException], None]
@@ -48,7 +58,7 @@ class _Calls:
 
     def __init__(self, sources: Sources, report: Report) -> None:
         self._sources = sources
-        self._outages = Outages(report)
+        self._outages = Outages(report, sources.clock)
 
     def _once(self, operation: str, job: str, send: Callable[[], _T]) -> _T:
         """One call, in its turn; its failure is told once and becomes a BackendError."""
@@ -161,34 +171,50 @@ class ClaimOnlyStore(_Calls):
 class Outages:
     """Which operations fail right now, and whether that has been told."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, clock: Clock) -> None:
         self._report = report
+        self._clock = clock
         self._lock = threading.Lock()
-        self._failing: dict[tuple[str, str], set[str]] = {}
+        self._going_on: dict[tuple[str, str], _Outage] = {}
 
     def failed(self, operation: str, job: str, error: BaseException) -> None:
         # One job whose data is broken must not silence a store that goes away, so the kind of error is part of it.
         kind = (operation, type(error.__cause__ or error).__name__)
+        now_ms = self._clock.monotonic_ms()
         with self._lock:
-            jobs = self._failing.setdefault(kind, set())
-            told = bool(jobs)
-            jobs.add(job)
-        if not told:
+            if error.__cause__ is None:
+                # What no driver said, such as a turn that did not come, follows from the outage that is known.
+                kind = next((known for known in self._going_on if known[0] == operation), kind)
+            outage = self._going_on.get(kind)
+            known = outage is not None and now_ms - outage.failed_last_ms < _SILENT_MS
+            if outage is None or not known:
+                outage = self._going_on[kind] = _Outage()
+            outage.jobs.add(job)
+            outage.failed_last_ms = now_ms
+        if not known:
             self._report(operation, job, error)
 
     def worked(self, operation: str, job: str) -> None:
-        if not self._failing:
+        if not self._going_on:
             return
         with self._lock:
             over = []
-            for kind, jobs in list(self._failing.items()):
-                if kind[0] == operation and job in jobs:
-                    jobs.discard(job)
-                    if not jobs:
-                        del self._failing[kind]
+            for kind, outage in list(self._going_on.items()):
+                if kind[0] in (operation, _ALSO_OVER.get(operation)) and job in outage.jobs:
+                    outage.jobs.discard(job)
+                    if not outage.jobs:
+                        del self._going_on[kind]
                         over.append(kind)
         for kind in over:
             _logger.warning("The store answers again: %s.", kind[0])
+
+
+@dataclass
+class _Outage:
+    """One operation that fails in one way, and the jobs for which it has not worked since."""
+
+    jobs: set[str] = field(default_factory=set)
+    failed_last_ms: int = 0
 
 
 def pause_ms(sources: Sources, tries: int) -> int:
