@@ -106,7 +106,13 @@ class Fleet:
         return f"<Fleet on {self.url.partition(':')[0]}>"
 
     def start(
-        self, name: str, jobs: Iterable[Line] = (), *, skew_ms: int = 0, stop_timeout: str = "20s", url: str | None = None
+        self,
+        name: str,
+        jobs: Iterable[Line] = (),
+        *,
+        skew_ms: int = 0,
+        stop_timeout: str = "20s",
+        url: str | None = None,
     ) -> Worker:
         """Starts a worker and returns at once; its log says ``ready`` when its scheduler has been started."""
         given = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import pairwise
 
 from fleet import Line
 
@@ -10,7 +11,7 @@ __all__ = ["faults_of_early_runs", "faults_of_runs", "faults_of_shares"]
 
 
 def faults_of_runs(lines: list[Line], job: str, interval_ms: int, first_ms: int, last_ms: int) -> list[str]:
-    """Each slot from the first to the last has exactly one run, of one attempt, that ends; fences grow with the slots."""
+    """Each slot from the first to the last has one run, of one attempt, that ends; fences grow with the slots."""
     begins: dict[int, list[Line]] = defaultdict(list)
     ends: Counter[tuple[int, int]] = Counter()
     for line in lines:
@@ -27,7 +28,7 @@ def faults_of_runs(lines: list[Line], job: str, interval_ms: int, first_ms: int,
             faults.append(f"{job} {slot_ms}: attempt {runs[0]['attempt']}, ended {ends[slot_ms, 1]} times.")
     faults += [f"{job} {slot_ms}: no slot of this job." for slot_ms in begins if slot_ms % interval_ms]
     fences = [begins[slot_ms][0]["fence"] for slot_ms in sorted(begins) if begins[slot_ms]]
-    if any(newer <= older for older, newer in zip(fences, fences[1:])):
+    if any(newer <= older for older, newer in pairwise(fences)):
         faults.append(f"{job}: the fences do not grow with the slots: {fences}.")
     return faults
 

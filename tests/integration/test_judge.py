@@ -7,7 +7,9 @@ from fleet import Line
 from judge import faults_of_early_runs, faults_of_runs, faults_of_shares
 
 
-def run(slot_ms: int, worker: str = "one", *, attempt: int = 1, fence: int | None = None, wall_ms: int | None = None) -> list[Line]:
+def run(
+    slot_ms: int, worker: str = "one", *, attempt: int = 1, fence: int | None = None, wall_ms: int | None = None
+) -> list[Line]:
     about = {
         "job": "tick",
         "slot_ms": slot_ms,

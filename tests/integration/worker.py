@@ -1,8 +1,9 @@
 """One worker process of a fleet (``fleet.py``): a scheduler, its jobs, and a log of what really happened.
 
-What it is comes as JSON in the first argument, further wishes as lines of JSON on standard input. Every handler call and
-every event is one line, appended to a file that is no part of the store: a fleet is judged by what its handlers did, not
-by what the store believes. SIGTERM stops it, and so does the end of its input, so that no worker outlives its test.
+What it is comes as JSON in the first argument, further wishes as lines of JSON on standard input. Every handler call
+and every event is one line, appended to a file that is no part of the store: a fleet is judged by what its handlers
+did, not by what the store believes. SIGTERM stops it, and so does the end of its input, so that no worker outlives its
+test.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class Worker:
     def threads(self, label: str) -> None:
         """Tells every thread of this process but the main one and this."""
         mine = (threading.main_thread(), threading.current_thread())
-        told = {thread.name: thread.ident for thread in threading.enumerate() if thread not in mine}
+        told = [(thread.name, thread.ident) for thread in threading.enumerate() if thread not in mine]
         self._log.write("threads", label=label, threads=told)
 
     def memory(self, label: str) -> None:
@@ -144,6 +145,7 @@ class Worker:
             count=event.count,
             operation=event.operation,
             error=None if event.exception is None else str(event.exception),
+            cause=None if event.exception is None else type(event.exception.__cause__ or event.exception).__name__,
         )
 
     def _obey(self) -> None:

@@ -1,0 +1,129 @@
+"""The store is gone for a while: holders are told in time, nobody dies or shouts, and the schedule goes on."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+
+import pytest
+from fleet import Fleet, Line, cron_at, only, together
+from judge import faults_of_early_runs
+from servers import RedisServer
+
+NAMES = ("one", "two", "three")
+LEASE_MS = 4000
+
+TICK: Line = {"name": "tick", "every": "1s", "lease": "4s", "history_limit": 1000}
+
+Gone = Callable[[], AbstractContextManager[None]]
+
+
+@pytest.fixture
+def stores(redis_server: Callable[..., RedisServer], tmp_path: Path) -> Iterator[dict[Fleet, Gone]]:
+    """A fleet for each way in which a store can be gone, and that way."""
+    stopped, hanging = redis_server().start(), redis_server().start()
+    file = tmp_path / "locked" / "jobs.db"
+    gone: dict[Fleet, Gone] = {
+        Fleet(tmp_path / "stopped", stopped.url): lambda: away(stopped.stop, stopped.start),
+        Fleet(tmp_path / "hanging", hanging.url): lambda: away(hanging.pause, hanging.resume),
+        Fleet(tmp_path / "locked", f"sqlite:///{file}"): lambda: locked(file),
+    }
+    yield gone
+    for fleet in gone:
+        fleet.close()
+
+
+@contextmanager
+def away(leave: Callable[[], object], come_back: Callable[[], object]) -> Iterator[None]:
+    leave()
+    yield
+    come_back()
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@pytest.mark.parametrize("seconds", [9, pytest.param(60, marks=[pytest.mark.soak, pytest.mark.timeout(300)])])
+def test_a_store_that_is_gone_for_a_while_ends_no_thread_and_no_schedule(
+    stores: dict[Fleet, Gone], seconds: int
+) -> None:
+    together(stores, lambda fleet: live_through(fleet, stores[fleet], seconds))
+
+
+def live_through(fleet: Fleet, gone: Gone, seconds: int) -> None:
+    fleet.start_all(NAMES, [TICK])
+    for worker in fleet.workers.values():
+        worker.ask("add", name="long", cron=cron_at(now_ms() + 2000), jitter="100ms", lasts=[120, 0], lease="4s")
+    fleet.wait_for(what="begin", job="long")
+    fleet.wait_for(2, what="begin", job="tick")
+    timers = told_timers(fleet, "before")
+
+    with gone():
+        gone_ms = now_ms()
+        told = only(fleet.wait_for(what="told", job="long"))
+        assert told["reason"] == "lease-lost"
+        # Its last renewal was sent before the store was gone, so its lease is over at this time at the latest.
+        assert told["wall_ms"] < gone_ms + LEASE_MS
+        fleet.start("newcomer", [TICK])
+        fleet.wait_for(what="ready", worker="newcomer")
+        fleet.wait_until(lambda: now_ms() - gone_ms > seconds * 1000, "the outage")
+        assert told_timers(fleet, "during") == timers
+        assert all(len(fleet.lines(what="error", worker=name, operation="claim")) == 1 for name in NAMES)
+        assert [line for line in fleet.lines(what="begin") if line["wall_ms"] > gone_ms + LEASE_MS] == []
+    back_ms = now_ms()
+
+    fleet.wait_until(lambda: len(begun_since(fleet, back_ms)) >= 4, "four ticks after the store came back")
+    ticks = begun_since(fleet, back_ms)
+    assert max(Counter(tick["slot_ms"] for tick in ticks).values()) == 1
+    print(f"{fleet!r}: the first run begins {ticks[0]['wall_ms'] - back_ms} ms after the store is back")
+    fleet.wait_until(lambda: takes_part(fleet, "newcomer"), "the newcomer takes part")
+    # The run that was cut off: its holder's word was kept and told at last, and the run is done.
+    assert only(fleet.wait_for(what="interrupted", job="long"))["reason"] == "lease-lost"
+    fleet.wait_for(what="success", job="long", attempt=2)
+    assert told_timers(fleet, "after") == timers
+    fleet.stop()
+
+    assert faults_of_early_runs(fleet.lines()) == []
+    errors = Counter((line["worker"], line["operation"], line["cause"]) for line in fleet.lines(what="error"))
+    print(f"{fleet!r}: {errors}")
+    assert {"claim", "heartbeat"} <= {operation for _, operation, _ in errors}
+    assert max(errors.values()) == 1
+    for worker in fleet.workers.values():
+        print(worker.complaints)
+        assert "Traceback" not in worker.complaints
+        # As many lines for a minute as for seconds: an operation fails, and works again.
+        assert len(worker.complaints.splitlines()) <= 3 * 6
+
+
+def told_timers(fleet: Fleet, label: str) -> dict[str, list[tuple[str, int]]]:
+    """The timer threads of the workers, and who they are."""
+    for name in NAMES:
+        fleet.workers[name].ask("threads", label=label)
+    threads = {name: only(fleet.wait_for(what="threads", label=label, worker=name))["threads"] for name in NAMES}
+    return {
+        name: sorted(tuple(thread) for thread in threads[name] if thread[0].startswith("anarchon-timer-"))
+        for name in NAMES
+    }
+
+
+def begun_since(fleet: Fleet, since_ms: int) -> list[Line]:
+    return [line for line in fleet.lines(what="begin", job="tick") if line["slot_ms"] > since_ms]
+
+
+def takes_part(fleet: Fleet, name: str) -> bool:
+    """The worker has asked the store for a slot, and was answered: it ran it, or another did."""
+    return any(
+        line["what"] == "begin" or line.get("reason") in ("taken", "overlap") for line in fleet.lines(worker=name)
+    )

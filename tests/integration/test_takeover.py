@@ -1,0 +1,176 @@
+"""A holder is killed, stopped or paused in the middle of a run: another takes over, and nothing is done twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from fleet import Fleet, Line, Worker, cron_at, only, together
+from kept import changes, kept
+
+from anarchon import RunRecord
+
+NAMES = ("one", "two", "three", "four")
+
+# What a busy machine may add between an instant that the library chose and the first line of a handler.
+SLACK_MS = 1_000
+
+
+@pytest.fixture
+def fleets(make_fleet: Callable[[str], Fleet]) -> list[Fleet]:
+    return [make_fleet("redis"), make_fleet("sqlite")]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def slots_in(delay_ms: int, *later_ms: int) -> list[int]:
+    """A whole second so far ahead, and some after it, all of one minute."""
+    first_ms = (now_ms() + delay_ms + 999) // 1000 * 1000
+    if first_ms // 60_000 != (first_ms + max(later_ms, default=0)) // 60_000:
+        first_ms = first_ms // 60_000 * 60_000 + 60_000
+    return [first_ms, *(first_ms + each_ms for each_ms in later_ms)]
+
+
+def add(fleet: Fleet, name: str, slots_ms: list[int], **job: object) -> None:
+    """Every worker that runs registers the job."""
+    for worker in fleet.workers.values():
+        if worker.running:
+            worker.ask("add", name=name, cron=cron_at(*slots_ms), jitter="100ms", **job)
+
+
+def holder_of(fleet: Fleet, line: Line) -> Worker:
+    return fleet.workers[line["worker"]]
+
+
+def history(fleet: Fleet, job: str) -> list[RunRecord]:
+    """Oldest first."""
+    reader = fleet.reader()
+    try:
+        return reader.history(job)[::-1]
+    finally:
+        reader.stop()
+
+
+def last_renewal_ms(fleet: Fleet, job: str, lease_ms: int) -> int:
+    """When the job's one lease was renewed last, on the store's clock."""
+    reader = fleet.reader()
+    try:
+        [run] = reader.active(job)
+        return now_ms() + round(run.lease_left * 1000) - lease_ms
+    finally:
+        reader.stop()
+
+
+@pytest.mark.parametrize(
+    ("lasts", "kills"),
+    [((20, 1), 1), pytest.param((20, 20), 5, marks=[pytest.mark.soak, pytest.mark.timeout(600)])],
+)
+def test_a_killed_holder_is_taken_over_within_a_lease_and_a_heartbeat(
+    fleets: list[Fleet], lasts: tuple[float, float], kills: int
+) -> None:
+    def scenario(fleet: Fleet) -> None:
+        fleet.start_all(NAMES)
+        for number in range(kills):
+            delay_ms = kill_a_holder(fleet, f"killed-{number}", lasts)
+            print(f"{fleet!r}: attempt 2 began {delay_ms} ms after the last renewal, with a lease of 3000 ms")
+        fleet.stop()
+
+    together(fleets, scenario)
+
+
+def kill_a_holder(fleet: Fleet, job: str, lasts: tuple[float, float]) -> int:
+    add(fleet, job, slots_in(1500), lasts=lasts, lease="3s")
+    first = only(fleet.wait_for(what="begin", job=job))
+    # In the middle: after a renewal or two.
+    fleet.wait_until(lambda: now_ms() - first["wall_ms"] > 1500, "a second and a half of the run")
+    holder_of(fleet, first).kill()
+    renewed_ms = last_renewal_ms(fleet, job, lease_ms=3000)
+    second = fleet.wait_for(2, what="begin", job=job)[1]
+    delay_ms = second["wall_ms"] - renewed_ms
+
+    assert second["worker"] != first["worker"]
+    assert (second["attempt"], second["trigger"], second["slot_ms"]) == (2, "takeover", first["slot_ms"])
+    assert second["fence"] > first["fence"]
+    assert 3000 <= delay_ms <= 3000 + 600 + SLACK_MS
+    fleet.wait_for(what="success", job=job)
+    lost, success = history(fleet, job)
+    assert (lost.attempt, lost.status, lost.instance_id) == (1, "lost", first["worker"])
+    assert (success.attempt, success.status, success.instance_id) == (2, "success", second["worker"])
+    assert (lost.fence, success.fence) == (first["fence"], second["fence"])
+    assert len(fleet.lines(what="begin", job=job)) == 2
+
+    fleet.start(first["worker"])
+    fleet.wait_for(2, what="ready", worker=first["worker"])
+    return delay_ms
+
+
+def test_a_holder_that_is_stopped_releases_its_run_and_a_backup_takes_it_at_its_next_check(fleets: list[Fleet]) -> None:
+    together(fleets, stop_a_holder)
+
+
+def stop_a_holder(fleet: Fleet) -> None:
+    fleet.start_all(NAMES)
+    # A lease that nobody waits for in this test: what comes after the stop comes by the release.
+    add(fleet, "stopped", slots_in(1500), lasts=[30, 0.5], lease="60s", heartbeat="1s")
+    first = only(fleet.wait_for(what="begin", job="stopped"))
+    fleet.wait_until(lambda: now_ms() - first["wall_ms"] > 1000, "a second of the run")
+    stopped = holder_of(fleet, first)
+    stopped.terminate()
+    assert stopped.wait() == 0
+
+    told = only(fleet.wait_for(what="interrupted", worker=stopped.name))
+    assert (told["job"], told["reason"], told["attempt"]) == ("stopped", "stop", 1)
+    assert only(fleet.wait_for(what="stopped", worker=stopped.name))["in_time"] is True
+    second = fleet.wait_for(2, what="begin", job="stopped")[1]
+    assert second["wall_ms"] - told["wall_ms"] <= 2 * 1000 + SLACK_MS
+    assert (second["attempt"], second["trigger"]) == (2, "takeover")
+    fleet.wait_for(what="success", job="stopped")
+    fleet.stop()
+    records = history(fleet, "stopped")
+    assert [(record.attempt, record.status) for record in records] == [(1, "interrupted"), (2, "success")]
+    assert records[0].fence < records[1].fence
+    print(f"{fleet!r}: taken over {second['wall_ms'] - told['wall_ms']} ms after the release")
+
+
+def test_a_paused_holder_finds_its_lease_lost_and_changes_nothing_but_its_own_record(fleets: list[Fleet]) -> None:
+    together(fleets, pause_a_holder)
+
+
+def pause_a_holder(fleet: Fleet) -> None:
+    fleet.start_all(NAMES)
+    older_ms, newer_ms = slots_in(1500, 5000)
+    # Its first attempts last, its second one is done at once: so the older slot is over when the newer one is due.
+    add(fleet, "paused", [older_ms, newer_ms], lasts=[60, 0], lease="2s")
+    first = only(fleet.wait_for(what="begin", job="paused"))
+    paused = holder_of(fleet, first)
+    paused.pause()
+    paused_ms = now_ms()
+    fleet.wait_for(what="success", job="paused", slot_ms=older_ms, attempt=2)
+    newer = only(fleet.wait_for(what="begin", job="paused", slot_ms=newer_ms))
+    assert newer["worker"] != paused.name
+    fleet.wait_until(lambda: now_ms() - paused_ms > 6000, "three leases")
+    before = kept(fleet)
+    paused.resume()
+
+    told = only(fleet.wait_for(what="told", worker=paused.name))
+    assert (told["reason"], told["slot_ms"], told["attempt"]) == ("lease-lost", older_ms, 1)
+    interrupted = only(fleet.wait_for(what="interrupted", worker=paused.name))
+    assert (interrupted["reason"], interrupted["attempt"]) == ("lease-lost", 1)
+    # Its timer, too, has woken up: it has asked for the newer slot, and been told that others have it.
+    fleet.wait_for(what="skip", worker=paused.name, slot_ms=newer_ms)
+    own_record = ("record", str(older_ms), 1)
+    renewed_by_its_holder = ("run", str(newer_ms), "lease_until_ms")
+    changed = changes(before, kept(fleet))
+    assert own_record in changed
+    assert changed <= {own_record, renewed_by_its_holder}
+    assert fleet.lines(what="told", slot_ms=newer_ms) == []
+
+    fleet.stop()
+    # The newer run was released when its holder was stopped; another may have taken it over before its own stop.
+    first_record, second_record, newer_record, *_ = history(fleet, "paused")
+    assert (first_record.status, first_record.lease_lost, first_record.attempt) == ("interrupted", True, 1)
+    assert (second_record.status, second_record.lease_lost, second_record.attempt) == ("success", False, 2)
+    assert first_record.fence < second_record.fence < newer_record.fence
