@@ -10,7 +10,7 @@ import math
 import re
 from datetime import datetime, timedelta, timezone
 
-from anarchon.errors import ConfigurationError
+from anarchon.errors import ConfigurationError, shown
 
 __all__ = ["Duration", "format_duration", "from_ms", "parse_duration", "to_ms"]
 
@@ -35,28 +35,27 @@ def parse_duration(value: object, name: str) -> int:
     Raises:
         ConfigurationError: not a duration, negative, over ten years, or not zero and yet under a millisecond.
     """
-    expected = (
-        f"{name} must be a duration such as '500ms', '10s', '1h30m' or '1d', a timedelta, or a number of seconds"
-    )
+    expected = f"{name} must be a duration such as '500ms', '10s', '1h30m' or '1d', a timedelta, or a number of seconds"
     ms: float | None
     if isinstance(value, str):
         ms = _parse_text(value)
         if ms is None:
-            raise ConfigurationError(f"{expected}, not {_shown(value)}.")
+            raise ConfigurationError(f"{expected}, not {shown(value)}.")
     elif isinstance(value, timedelta):
         ms = value / timedelta(milliseconds=1)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigurationError(f"{expected}, not {value!r}.")
-        ms = value * 1000 if isinstance(value, int) else round(value * 1000, 6)
+            raise ConfigurationError(f"{expected}, not {shown(value)}.")
+        # 0.3 s comes as 300.00000000000006 ms; but what is too little is not rounded to nothing.
+        ms = value * 1000 if isinstance(value, int) else round(value * 1000, 6) or value * 1000
     else:
-        raise ConfigurationError(f"{expected}, not {_shown(value)}.")
+        raise ConfigurationError(f"{expected}, not {shown(value)}.")
     if ms < 0:
-        raise ConfigurationError(f"{name} must not be negative: {_shown(value)}.")
+        raise ConfigurationError(f"{name} must not be negative: {shown(value)}.")
     if ms > _LONGEST_MS:
-        raise ConfigurationError(f"{name} must not be over ten years: {_shown(value)}.")
+        raise ConfigurationError(f"{name} must not be over ten years: {shown(value)}.")
     if 0 < ms < 1:
-        raise ConfigurationError(f"{name} must be a whole number of milliseconds: {_shown(value)}.")
+        raise ConfigurationError(f"{name} must be a whole number of milliseconds: {shown(value)}.")
     return round(ms)
 
 
@@ -85,8 +84,3 @@ def _parse_text(text: str) -> int | None:
     if match is None or not any(match.groups()):
         return None
     return sum(int(count) * size for count, size in zip(match.groups(), _UNITS_MS.values()) if count)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -9,6 +9,8 @@ __all__ = [
     "JobNotRegistered",
     "RunInterrupted",
     "RunRefused",
+    "error_text",
+    "shown",
 ]
 
 
@@ -25,15 +27,21 @@ class ConfigurationError(AnarchonError, ValueError):
 
 
 class JobNotRegistered(AnarchonError, LookupError):
-    """This scheduler has no job of that name."""
+    """This scheduler has no job of that name.
+
+    Attributes:
+        job: the name asked for.
+        nearest: the registered name most like it, or None.
+    """
 
     def __init__(self, job: str, nearest: str | None = None) -> None:
         self.job = job
+        self.nearest = nearest
         hint = f" Did you mean {nearest!r}?" if nearest else ""
         super().__init__(f"No job named {job!r} is registered on this scheduler.{hint}")
 
-    def __reduce__(self) -> tuple[type[JobNotRegistered], tuple[str]]:
-        return type(self), (self.job,)
+    def __reduce__(self) -> tuple[type[JobNotRegistered], tuple[str, str | None]]:
+        return type(self), (self.job, self.nearest)
 
 
 class RunRefused(AnarchonError):
@@ -47,7 +55,8 @@ class RunRefused(AnarchonError):
     def __init__(self, job: str, holder: str | None = None, why: str | None = None) -> None:
         self.job = job
         self.holder = holder
-        super().__init__(why or f"Job {job!r} is already running on {holder!r}, and its overlap rule is 'skip'.")
+        where = "" if holder is None else f" on {holder!r}"
+        super().__init__(why or f"Job {job!r} is already running{where}, and its overlap rule is 'skip'.")
 
     def __reduce__(self) -> tuple[type[RunRefused], tuple[str, str | None, str]]:
         return type(self), (self.job, self.holder, str(self))
@@ -70,3 +79,23 @@ class RunInterrupted(AnarchonError):
 
     def __reduce__(self) -> tuple[type[RunInterrupted], tuple[str]]:
         return type(self), (self.reason,)
+
+
+def shown(value: object, most: int = 80) -> str:
+    """A value for a message: its ``repr``, cut to ``most`` characters."""
+    try:
+        text = repr(value)
+    except Exception:
+        # What users hand in may have any repr; an int of over 4300 digits has none. The message comes all the same.
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def error_text(error: BaseException) -> str:
+    """An exception as ``"ValueError: ..."``, whatever its own ``__str__`` does: a handler's may raise, too."""
+    try:
+        text = str(error)
+    except BaseException as fault:
+        text = f"(its text could not be had: {type(fault).__name__})"
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name

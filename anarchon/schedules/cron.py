@@ -9,9 +9,8 @@ from datetime import tzinfo as TzInfo
 
 from croniter import croniter
 
-from anarchon.errors import ConfigurationError
+from anarchon.errors import ConfigurationError, shown
 from anarchon.schedules.cron_text import parse_text
-from anarchon.schedules.fields import shown
 from anarchon.schedules.stretches import DAY, Stretch, Stretches, naive, wall_second
 from anarchon.schedules.zones import parse_zone, zone_name
 
@@ -134,7 +133,7 @@ def cron(text: str, timezone: str | TzInfo = "UTC", seconds: bool = False) -> Cr
             zone.
     """
     if not isinstance(seconds, bool):
-        raise ConfigurationError(f"seconds must be True or False, not {seconds!r}.")
+        raise ConfigurationError(f"seconds must be True or False, not {shown(seconds)}.")
     parsed = parse_text(text, seconds)
     zone = parse_zone(timezone)
     sides = tuple(croniter(side, 0, day_or=False) for side in parsed.sides)

@@ -6,8 +6,8 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from anarchon.errors import ConfigurationError
-from anarchon.schedules.fields import DAY_OF_MONTH, DAY_OF_WEEK, FIVE, HOUR, MINUTE, SIX, Refusal, nearest, plain, shown
+from anarchon.errors import ConfigurationError, shown
+from anarchon.schedules.fields import DAY_OF_MONTH, DAY_OF_WEEK, FIVE, HOUR, MINUTE, SIX, Refusal, nearest, plain
 
 __all__ = ["CronText", "parse_text"]
 

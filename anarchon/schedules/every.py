@@ -7,7 +7,7 @@ from datetime import timezone
 from datetime import tzinfo as TzInfo
 
 from anarchon.durations import Duration, format_duration, parse_duration
-from anarchon.errors import ConfigurationError
+from anarchon.errors import ConfigurationError, shown
 
 __all__ = ["Every", "every"]
 
@@ -51,6 +51,6 @@ def every(interval: Duration) -> Every:
     """
     interval_ms = parse_duration(interval, "interval")
     if interval_ms < _LEAST_MS:
-        raise ConfigurationError(f"interval must be at least {format_duration(_LEAST_MS)}, not {interval!r}.")
+        raise ConfigurationError(f"interval must be at least {format_duration(_LEAST_MS)}, not {shown(interval)}.")
     text = interval.strip() if isinstance(interval, str) else format_duration(interval_ms)
     return Every(text, interval_ms)

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from anarchon.errors import shown
+
 __all__ = [
     "DAY_OF_MONTH",
     "DAY_OF_WEEK",
@@ -23,7 +25,6 @@ __all__ = [
     "Refusal",
     "nearest",
     "plain",
-    "shown",
 ]
 
 
@@ -175,9 +176,3 @@ def nearest(word: str, names: Iterable[str]) -> str:
     """The end of a message: ``. Did you mean 'mon'?`` where a name is near, else a full stop."""
     close = difflib.get_close_matches(word[:20], list(names), n=1)
     return f". Did you mean {close[0]!r}?" if close else "."
-
-
-def shown(value: object) -> str:
-    """The value for a message, shortened."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 
 import pytz
 
-from anarchon.errors import ConfigurationError
+from anarchon.errors import ConfigurationError, shown
 
 __all__ = ["parse_zone", "zone_name"]
 
@@ -28,11 +28,11 @@ def parse_zone(value: object) -> tzinfo:
     if isinstance(value, tzinfo):
         return _checked(value)
     if not isinstance(value, str):
-        raise ConfigurationError(f"{_EXPECTED}, not {_shown(value)}.")
+        raise ConfigurationError(f"{_EXPECTED}, not {shown(value)}.")
     try:
         return pytz.timezone(value)
     except pytz.UnknownTimeZoneError:
-        raise ConfigurationError(f"Unknown timezone {_shown(value)}.{_nearest(value)}") from None
+        raise ConfigurationError(f"Unknown timezone {shown(value)}.{_nearest(value)}") from None
 
 
 def zone_name(zone: tzinfo) -> str:
@@ -49,9 +49,9 @@ def _checked(zone: tzinfo) -> tzinfo:
     try:
         offset = _SOME_DAY.astimezone(zone).utcoffset()
     except Exception as error:
-        raise ConfigurationError(f"{_EXPECTED}; {_shown(zone)} cannot tell the time: {error!r}.") from error
+        raise ConfigurationError(f"{_EXPECTED}; {shown(zone)} cannot tell the time: {error!r}.") from error
     if not isinstance(offset, timedelta):
-        raise ConfigurationError(f"{_EXPECTED}; {_shown(zone)} has no UTC offset.")
+        raise ConfigurationError(f"{_EXPECTED}; {shown(zone)} has no UTC offset.")
     return zone
 
 
@@ -65,8 +65,3 @@ def _nearest(name: str) -> str:
         if close:
             return f" Did you mean {table[close[0]]!r}?"
     return ""
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
