@@ -3,7 +3,7 @@
 Guarantees:
 
 - A function is called once, at or after its instant, unless it was cancelled before.
-- The thread is there only while something is set; it ends with ``close`` and drops what was set.
+- The thread is there only while something is set, or for good after ``keep``; ``close`` ends it and drops what was set.
 - Functions must not block: they set a signal or hand work to another thread.
 
 Waits are cut to a second, since an Event's wait stands still while the machine is suspended and the clock runs on: a
@@ -49,24 +49,38 @@ class Alarms:
         self._heap: list[tuple[int, int, Alarm]] = []
         self._order = itertools.count()
         self._watched = False
+        self._kept = False
         self._closed = False
 
+    def keep(self) -> None:
+        """Takes the thread now and keeps it until ``close``: from here on no alarm can fail for want of one.
+
+        Raises:
+            RuntimeError: the process has no thread left to give.
+        """
+        with self._lock:
+            if not self._closed:
+                self._begin_watch()
+                self._kept = True
+
     def after(self, delay_ms: int, call: Callable[[], None]) -> Alarm:
-        """Calls ``call`` once, so many milliseconds from now."""
+        """Calls ``call`` once, so many milliseconds from now. Raises as ``at``."""
         return self.at(self._clock.monotonic_ms() + delay_ms, call)
 
     def at(self, when_ms: int, call: Callable[[], None]) -> Alarm:
-        """Calls ``call`` once at that instant of the monotonic clock; at once if it is past."""
+        """Calls ``call`` once at that instant of the monotonic clock; at once if it is past.
+
+        Raises:
+            RuntimeError: no thread watches, and the process has none left to give. Nothing is set.
+        """
         alarm = Alarm(call)
         with self._lock:
             if self._closed:
                 return alarm
+            self._begin_watch()
             heapq.heappush(self._heap, (when_ms, next(self._order), alarm))
             sooner = self._heap[0][2] is alarm
-            start, self._watched = not self._watched, True
-        if start:
-            self._start()
-        elif sooner:
+        if sooner:
             self._woken.set()
         return alarm
 
@@ -77,29 +91,27 @@ class Alarms:
             self._heap.clear()
         self._woken.set()
 
-    def _start(self) -> None:
-        try:
+    def _begin_watch(self) -> None:
+        # With the lock held: an alarm is set by a thread that watches, or not at all.
+        if not self._watched:
             self._threads.start("anarchon-alarms", self._watch)
-        except BaseException:
-            with self._lock:
-                self._watched = False
-            raise
+            self._watched = True
 
     def _watch(self) -> None:
         while True:
             self._woken.clear()
             with self._lock:
                 due = self._take_due()
-                if not due and not self._heap:
+                if self._closed or not (due or self._heap or self._kept):
                     self._watched = False
                     return
-                wait_ms = self._heap[0][0] - self._clock.monotonic_ms() if self._heap else 0
+                wait_ms = min(self._heap[0][0] - self._clock.monotonic_ms(), _LONGEST_WAIT_MS) if self._heap else None
             for alarm in due:
                 call = alarm.call
                 if call is not None:
                     call_guarded(call)
-            if not due and wait_ms > 0:
-                self._clock.wait(self._woken, min(wait_ms, _LONGEST_WAIT_MS))
+            if not due and (wait_ms is None or wait_ms > 0):
+                self._clock.wait(self._woken, wait_ms)
 
     def _take_due(self) -> list[Alarm]:
         now_ms = self._clock.monotonic_ms()

@@ -3,8 +3,10 @@
 Guarantees:
 
 - ``start`` returns as soon as the work has a thread; it never waits for other work.
-- Work that raises is told to ``threading.excepthook``; its thread lives on.
+- Work that raises is told to ``threading.excepthook``; its thread lives on. Each work has context variables of its own,
+  so that none finds what another left behind.
 - ``close`` ends idle threads at once and the others after their work. It may be called from a thread of this cache.
+- ``join`` misses no thread: one that is about to end is waited for like the others.
 
 Starting a thread costs several times as much as waking one that waits (trio's thread cache is the model). They are
 daemons, so that no run can keep a process alive that wants to end. After a fork the child makes a new ``Threads``.
@@ -13,6 +15,8 @@ daemons, so that no run can keep a process alive that wants to end. After a fork
 from __future__ import annotations
 
 import _thread
+import contextvars
+import logging
 import sys
 import threading
 from collections.abc import Callable
@@ -20,6 +24,8 @@ from collections.abc import Callable
 from anarchon.clock import Clock
 
 __all__ = ["Threads", "call_guarded", "start_from_signal"]
+
+_logger = logging.getLogger("anarchon")
 
 #: How long an idle thread waits for more work.
 IDLE_MS = 10_000
@@ -34,6 +40,8 @@ class Threads:
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._workers: set[_Worker] = set()
+        # Those that have nothing left to do and may not quite be gone yet.
+        self._ending: list[_Worker] = []
         self._closed = False
 
     def start(self, name: str, work: Callable[[], object]) -> None:
@@ -48,13 +56,9 @@ class Threads:
                 worker.take(name, work)
                 return
             worker = _Worker(self, name, work)
-            self._workers.add(worker)
-        try:
+            # With the lock held, so that nobody joins a thread that has not begun.
             worker.start()
-        except BaseException:
-            with self._lock:
-                self._workers.discard(worker)
-            raise
+            self._workers.add(worker)
 
     def close(self) -> None:
         """Idle threads end now, busy ones after their work. Work may still be started: its thread ends with it."""
@@ -67,18 +71,23 @@ class Threads:
     def join(self, timeout_ms: int) -> bool:
         """After ``close``: waits for every thread to end, but for the one that asks; True if they all did."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        me = threading.current_thread()
         with self._lock:
-            workers = list(self._workers)
+            workers = [worker for worker in (*self._workers, *self._ending) if worker is not me]
         for worker in workers:
-            if worker is not threading.current_thread():
-                worker.join(max(0, deadline_ms - self._clock.monotonic_ms()) / 1000)
-        return not any(worker.is_alive() for worker in workers if worker is not threading.current_thread())
+            worker.join(max(0, deadline_ms - self._clock.monotonic_ms()) / 1000)
+        return not any(worker.is_alive() for worker in workers)
+
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether the thread is one of this cache."""
+        with self._lock:
+            return thread in self._workers
 
     def _rest(self, worker: _Worker) -> bool:
         """The worker has nothing to do: True if it shall wait for more, False if it shall end."""
         with self._lock:
             if self._closed:
-                self._workers.discard(worker)
+                self._leave(worker)
                 return False
             self._idle.append(worker)
             return True
@@ -89,8 +98,12 @@ class Threads:
             if worker not in self._idle:
                 return False
             self._idle.remove(worker)
-            self._workers.discard(worker)
+            self._leave(worker)
             return True
+
+    def _leave(self, worker: _Worker) -> None:
+        self._workers.discard(worker)
+        self._ending = [*filter(_Worker.is_alive, self._ending), worker]
 
     def _wait(self, woken: threading.Event) -> bool:
         return self._clock.wait(woken, self._idle_ms)
@@ -115,7 +128,7 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         while self._work is not None:
             work, self._work = self._work, None
-            call_guarded(work)
+            contextvars.Context().run(call_guarded, work)
             # A local keeps the work, and all that it refers to, alive while the thread is idle.
             del work
             self._woken.clear()
@@ -131,7 +144,10 @@ def call_guarded(work: Callable[[], object]) -> None:
     try:
         work()
     except BaseException:
-        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+        try:
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+        except BaseException:
+            _logger.exception("threading.excepthook raised.")
 
 
 def start_from_signal(work: Callable[[], object]) -> None:
