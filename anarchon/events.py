@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import logging
 from collections.abc import Callable
 from typing import Union
 
-from anarchon.errors import ConfigurationError
+from anarchon.errors import ConfigurationError, error_text
 from anarchon.records import Event, iso
 
 __all__ = ["EVENT_TYPES", "Events", "Listener", "Log"]
@@ -21,7 +22,7 @@ _LEVELS = {"start": logging.INFO, "success": logging.INFO, "skip": logging.DEBUG
 
 
 class Events:
-    """The listeners of one scheduler. Every method may be called on any thread.
+    """The listeners of one scheduler. Events may be told on any thread; listeners come and go one at a time.
 
     Args:
         log: True for the logger ``anarchon``, or a logger; None or False: events are not logged.
@@ -54,15 +55,28 @@ class Events:
             self._listeners = {**self._listeners, type: tuple(listeners)}
 
     def emit(self, event: Event) -> None:
-        """Tells every listener of this type. One that raises is logged, whatever it raised."""
-        if self._log is not None:
-            _write(self._log, event)
-        for listener in self._listeners.get(event.type, ()):
+        """Writes the event to the log and tells every listener of its type. What raises is logged, whatever it raised."""
+        listeners = self._listeners.get(event.type, ())
+        for listener in listeners if self._log is None else (self._write, *listeners):
             try:
                 listener(event)
             except BaseException:
-                logger = self._log or logging.getLogger("anarchon")
-                logger.exception("A listener of %r events raised.", event.type)
+                self._complain(event)
+
+    def _write(self, event: Event) -> None:
+        assert self._log is not None
+        self._log.log(
+            _LEVELS.get(event.type, logging.WARNING),
+            "%s",
+            describe(event),
+            # A handler's traceback is worth its lines. A store that is away is not: its one line says all.
+            exc_info=event.exception if event.type == "failure" else None,
+        )
+
+    def _complain(self, event: Event) -> None:
+        # A logger with a filter that raises is beyond help.
+        with contextlib.suppress(BaseException):
+            (self._log or logging.getLogger("anarchon")).exception("A listener of %r events raised.", event.type)
 
 
 def _check_type(type: str) -> None:
@@ -70,16 +84,6 @@ def _check_type(type: str) -> None:
         nearest = difflib.get_close_matches(str(type), EVENT_TYPES, n=1)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         raise ConfigurationError(f"Unknown event {type!r}: expected one of {', '.join(EVENT_TYPES)}.{hint}")
-
-
-def _write(log: logging.Logger | logging.LoggerAdapter[logging.Logger], event: Event) -> None:
-    log.log(
-        _LEVELS.get(event.type, logging.WARNING),
-        "%s",
-        describe(event),
-        # A handler's traceback is worth its lines. A store that is away is not: its one line says all.
-        exc_info=event.exception if event.type == "failure" else None,
-    )
 
 
 def describe(event: Event) -> str:
@@ -101,8 +105,7 @@ def describe(event: Event) -> str:
             words.append(f"{name}={value}")
     if event.record is not None:
         words.append(f"duration={event.record.duration:.3f}s")
-        if event.record.error:
-            words.append(f"error={event.record.error.splitlines()[0]}")
-    elif event.exception is not None:
-        words.append(f"error={event.exception}")
+    error = event.record.error if event.record else event.exception and error_text(event.exception)
+    if error:
+        words.append(f"error={error.partition(chr(10))[0]}")
     return " ".join(words)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from anarchon.clock import Clock
 from anarchon.context import RunContext, current_run
 from anarchon.durations import format_duration
+from anarchon.errors import error_text
 from anarchon.job import Job
 from anarchon.threads import Threads
 
@@ -49,14 +50,7 @@ class Ended:
     @property
     def error(self) -> str | None:
         """The exception as ``"ValueError: ..."``."""
-        if self.exception is None:
-            return None
-        try:
-            text = str(self.exception)
-        except Exception as error:
-            text = f"(its text could not be had: {type(error).__name__})"
-        name = type(self.exception).__name__
-        return f"{name}: {text}" if text else name
+        return None if self.exception is None else error_text(self.exception)
 
 
 class Executor:
