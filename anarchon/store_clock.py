@@ -5,8 +5,8 @@ the middle is wrong by at most half the round trip (Cristian, "Probabilistic clo
 few samples the one with the shortest round trip counts; a new one that contradicts it by more than half their round
 trips together means that a clock was stepped, and replaces them all.
 
-A step of this host's own clock shows where wall and monotonic clock part. It is taken out of the estimate at once, and
-the store is asked anew; until the store has ever been reached, the host's clock serves.
+A step of this host's own clock shows where wall and monotonic clock part. Whoever looks next takes it out of the
+estimate and asks the store anew; until the store has ever been reached, the host's clock serves.
 
 Guarantees: no lock is held while the store is asked; of many threads that want a fresh sample one asks, and the others
 wait for that answer, good or bad.
@@ -31,6 +31,7 @@ _SAMPLES = 8
 _STEP_MS = 1_000
 _STALE_MS = 10 * 60_000
 _TELL_MS = 1_000
+_TELL_AGAIN_MS = 500
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class StoreClock:
     def observe(self, job: str, sent_ms: int, store_ms: int) -> None:
         """Takes a sample: an answer that has just come in, asked for at that instant of the monotonic clock."""
         with self._lock:
+            # First, or a later look would take the step out of an estimate that has it in already.
+            self._notice_step()
             received_ms = self._clock.monotonic_ms()
             round_trip_ms = received_ms - sent_ms
             difference_ms = store_ms - (self._clock.now_ms() - round_trip_ms // 2)
@@ -164,6 +167,8 @@ class StoreClock:
 
     def _worth_telling(self, estimate: _Estimate) -> int | None:
         difference_ms = estimate.difference_ms
+        if abs(difference_ms) < _TELL_AGAIN_MS:
+            estimate.told_ms = 0
         if abs(difference_ms) <= _TELL_MS or abs(difference_ms - estimate.told_ms) <= _TELL_MS:
             return None
         estimate.told_ms = difference_ms
