@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from anarchon.backends import ClaimOnlyBackend, LeaseBackend
 from anarchon.clock import Clock
-from anarchon.errors import BackendError
+from anarchon.errors import BackendError, error_text
 from anarchon.records import ActiveRun, ClaimReply, ClaimRequest, DoneReason, Outcome, RunRecord, Verdict
 from anarchon.sources import Sources
 from anarchon.store_clock import StoreClock
@@ -65,12 +65,15 @@ class _Calls:
         with _calls:
             try:
                 answer = send()
-            except Exception as error:
+            except BackendError as error:
                 told = error
-                if not isinstance(error, BackendError):
-                    # A backend that somebody else wrote, or a fault in ours: to the run it is a store that failed.
-                    told = BackendError(f"{operation} failed in the backend: {type(error).__name__}: {error}")
-                    told.__cause__ = error
+            except BaseException as error:
+                if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():
+                    # Ctrl-C and the like: this call was interrupted, it did not fail.
+                    raise
+                # A backend that somebody else wrote, or a fault in ours: to the run it is a store that failed.
+                told = BackendError(f"{operation} failed in the backend: {error_text(error)}")
+                told.__cause__ = error
             else:
                 self._outages.worked(operation, job)
                 return answer
