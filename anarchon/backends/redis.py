@@ -137,8 +137,8 @@ class RedisBackend(LeaseBackend):
             start = 0
             while len(found) < limit:
                 wanted = limit - len(found)
-                names = client.execute_command("ZREVRANGE", history, start, start + wanted - 1, **_RAW)
-                texts = client.execute_command("HMGET", records, *names, **_RAW) if names else []
+                names = _list(client.execute_command("ZREVRANGE", history, start, start + wanted - 1, **_RAW))
+                texts = _list(client.execute_command("HMGET", records, *names, **_RAW)) if names else []
                 found += [record for record in map(_read_record, texts) if record is not None]
                 start += wanted
                 if len(names) < wanted:
@@ -227,6 +227,12 @@ def _claim_reply(answer: Any) -> ClaimReply:
 
 def _number(word: bytes) -> int | None:
     return None if word == _NOTHING else int(word)
+
+
+def _list(answer: Any) -> list[bytes]:
+    if not isinstance(answer, list):
+        raise TypeError(f"expected a list, not {answer!r:.80}")
+    return answer
 
 
 def _read_record(text: bytes | None) -> RunRecord | None:
