@@ -105,19 +105,21 @@ class Cron:
 
     def _match(self, wall: int, later: bool) -> int | None:
         """The nearest wall second strictly later, or earlier, that the text names; None if there is none."""
-        start = naive(wall)
-        found = []
-        for side in self._sides:
-            # croniter keeps its place in the object: each call works on a copy, so threads may share this one.
-            stepper = copy.copy(side)
-            step = stepper.get_next if later else stepper.get_prev
-            try:
-                found.append(wall_second(step(datetime, start)))
-            except (ValueError, OverflowError):  # 30 February, though the other side may have a day; the year 10000
-                continue
+        found = [match for side in self._sides if (match := _step(side, wall, later)) is not None]
         if not found:
             return None
         return min(found) if later else max(found)
+
+
+def _step(side: croniter, wall: int, later: bool) -> int | None:
+    """As ``Cron._match``, for one side."""
+    start = naive(wall)
+    # croniter keeps its place in the object: each call works on a copy, so threads may share this one.
+    stepper = copy.copy(side)
+    try:
+        return wall_second((stepper.get_next if later else stepper.get_prev)(datetime, start))
+    except (ValueError, OverflowError):  # none in fifty years, such as 30 February; or none before the year 10000
+        return None
 
 
 def cron(text: str, timezone: str | TzInfo = "UTC", seconds: bool = False) -> Cron:
@@ -136,12 +138,14 @@ def cron(text: str, timezone: str | TzInfo = "UTC", seconds: bool = False) -> Cr
         raise ConfigurationError(f"seconds must be True or False, not {shown(seconds)}.")
     parsed = parse_text(text, seconds)
     zone = parse_zone(timezone)
-    sides = tuple(croniter(side, 0, day_or=False) for side in parsed.sides)
-    made = Cron(parsed.text, seconds, zone, parsed.wildcard, sides, Stretches(zone))
-    if made._match(_TRIAL_MS // 1000, later=True) is None:
+    sides = [croniter(side, 0, day_or=False) for side in parsed.sides]
+    # One side of two may never come, such as 30 February beside Mondays. Looking for it each time would take long.
+    coming = tuple(side for side in sides if _step(side, _TRIAL_MS // 1000, later=True) is not None)
+    if not coming:
         raise ConfigurationError(
-            f"Cron text {shown(made.text)}: day of month: its months and days of the week have no such day."
+            f"Cron text {shown(parsed.text)}: day of month: its months and days of the week have no such day."
         )
+    made = Cron(parsed.text, seconds, zone, parsed.wildcard, coming, Stretches(zone))
     try:
         made.next_after(_TRIAL_MS)
     except OverflowError:

@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timedelta, timezone
 from itertools import pairwise
 from threading import Barrier
+from typing import Any
 
 import pytest
+from croniter import croniter
 from dateutil import tz as dateutil_tz  # type: ignore[import-untyped]
 
 from anarchon.durations import from_ms, to_ms
@@ -110,6 +112,20 @@ def test_a_text_means_what_the_dialect_says(text: str, slots: list[str]) -> None
 )
 def test_day_of_month_and_day_of_week_go_together_as_in_debian_s_cron(text: str, slots: list[str]) -> None:
     assert following(cron(text), "2024-01-01T00:00", len(slots)) == slots
+
+
+def test_a_side_that_never_comes_is_not_looked_for_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = cron("0 0 30 2 1")
+    walked = []
+    step = croniter._get_next_nearest_diff
+
+    def counting(*args: Any) -> Any:
+        walked.append(args)
+        return step(*args)
+
+    monkeypatch.setattr(croniter, "_get_next_nearest_diff", staticmethod(counting))
+    assert schedule.next_after(at("2024-02-01T00:00")) == at("2024-02-05T00:00")
+    assert len(walked) < 100
 
 
 def test_six_fields_begin_with_the_second() -> None:
