@@ -63,6 +63,7 @@ class _Calls:
     def _once(self, operation: str, job: str, send: Callable[[], _T]) -> _T:
         """One call, in its turn; its failure is told once and becomes a BackendError."""
         with _calls:
+            sent_ms = self._sources.clock.monotonic_ms()
             try:
                 answer = send()
             except BackendError as error:
@@ -77,7 +78,7 @@ class _Calls:
             else:
                 self._outages.worked(operation, job)
                 return answer
-        self._outages.failed(operation, job, told)
+        self._outages.failed(operation, job, told, sent_ms)
         raise told
 
     def _repeat(self, operation: str, job: str, send: Callable[[], _T]) -> _T:
@@ -179,12 +180,17 @@ class Outages:
         self._clock = clock
         self._lock = threading.Lock()
         self._going_on: dict[tuple[str, str], _Outage] = {}
+        self._over_ms: dict[str, int] = {}
 
-    def failed(self, operation: str, job: str, error: BaseException) -> None:
+    def failed(self, operation: str, job: str, error: BaseException, sent_ms: int) -> None:
+        """A call that was sent at that instant of the monotonic clock has failed."""
         # One job whose data is broken must not silence a store that goes away, so the kind of error is part of it.
         kind = (operation, type(error.__cause__ or error).__name__)
         now_ms = self._clock.monotonic_ms()
         with self._lock:
+            if sent_ms < self._over_ms.get(operation, sent_ms):
+                # It was on its way while another was answered: the last of the outage that is over.
+                return
             if error.__cause__ is None:
                 # What no driver said, such as a turn that did not come, follows from the outage that is known.
                 kind = next((known for known in self._going_on if known[0] == operation), kind)
@@ -207,6 +213,7 @@ class Outages:
                     outage.jobs.discard(job)
                     if not outage.jobs:
                         del self._going_on[kind]
+                        self._over_ms[kind[0]] = self._clock.monotonic_ms()
                         over.append(kind)
         for kind in over:
             _logger.warning("The store answers again: %s.", kind[0])
