@@ -8,6 +8,8 @@ Guarantees:
   store's word. This deadline is watched by the alarms, apart from the call that may hang.
 - The thread never ends in silence: it ends when it is stopped, when the store says that the run is finished, or after
   ``lost`` was called. It is started only when the first renewal is due; most runs are over before.
+- Renewals go on after the deadline, until the store refuses one: a lease that is over but free is better kept from a
+  backup while the handler winds down.
 
 The race that the deadline decides:
   1. the holder renews at 0 s (lease 30 s); the answer comes back
@@ -70,15 +72,30 @@ class Heartbeat:
         self._threads = threads
         self._lock = threading.Lock()
         self._stopped = False
+        self._told = False
         self._woken = sources.clock.event()
         self._trusted_until_ms = counted_from_ms + lease_ms - margin_ms(lease_ms)
         self._deadline: Alarm | None = None
         self._first: Alarm | None = None
 
     def start(self) -> None:
-        """Watches the deadline, and renews from now on."""
-        self._deadline = self._alarms.at(self._trusted_until_ms, self._expired)
-        self._first = self._alarms.after(self._interval_ms, self._begin)
+        """Watches the deadline, and renews from now on; at once where the lease might not last to the first heartbeat.
+
+        Raises:
+            RuntimeError: the process has no thread left to give, so that nobody would watch.
+        """
+        if self._sources.clock.monotonic_ms() + self._interval_ms >= self._trusted_until_ms:
+            # The grant took so long to come back. Nothing runs yet that a call which hangs could harm.
+            self._renew_once()
+        with self._lock:
+            if not self._stopped:
+                self._deadline = self._alarms.at(self._trusted_until_ms, self._expired)
+                self._first = self._alarms.after(self._interval_ms, self._begin)
+
+    def trusted(self) -> bool:
+        """Whether the lease can be relied on now."""
+        with self._lock:
+            return not self._told and self._sources.clock.monotonic_ms() < self._trusted_until_ms
 
     def stop(self) -> None:
         """The run's end is stored, or known to be lost: no more renewals. Does not wait for one that is on its way."""
@@ -88,14 +105,6 @@ class Heartbeat:
                 if alarm is not None:
                     alarm.cancel()
         self._woken.set()
-
-    def renew_now(self) -> bool:
-        """One renewal at once, on this thread: False if the lease is known to be lost."""
-        return self._renew_once() is not False
-
-    def needs_renewal(self) -> bool:
-        """Whether the grant took so long to come back that the lease might not last to the first heartbeat."""
-        return self._sources.clock.monotonic_ms() + self._interval_ms >= self._trusted_until_ms
 
     def _begin(self) -> None:
         try:
@@ -129,7 +138,8 @@ class Heartbeat:
             self._trust(sent_ms)
             return True
         if verdict is Verdict.LOST and not self._stopped:
-            self._lost()
+            self._tell_lost()
+        self.stop()
         return False
 
     def _trust(self, sent_ms: int) -> None:
@@ -145,4 +155,10 @@ class Heartbeat:
         with self._lock:
             over = not self._stopped and self._sources.clock.monotonic_ms() >= self._trusted_until_ms
         if over:
+            self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        with self._lock:
+            told, self._told = self._told, True
+        if not told:
             self._lost()

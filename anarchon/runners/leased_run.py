@@ -5,6 +5,7 @@ Guarantees:
 - The heartbeat goes on until the end is stored, or is known to be lost: a store that is away at that moment must not
   let a backup repeat work that is done. The call is repeated; the job is not.
 - The event about the result comes after the result is stored.
+- A run whose signal is set before it began, since a stop began or its lease was lost meanwhile, never begins.
 - An interrupted run is released, so that a backup takes it over without waiting; a manual one is finished, for nobody
   takes over a run whose caller is gone.
 - A holder that lost its lease still tries to finish; where that is refused, what really happened replaces its ``lost``
@@ -36,7 +37,7 @@ class LeasedRun:
 
     Args:
         counted_from_ms: the instant of the monotonic clock from which the lease is counted.
-        released: told when a run that was not stopped was given back, so that somebody watches it.
+        released: told when the run was given back. Where no stop has begun, this instance is to watch it again.
     """
 
     def __init__(
@@ -61,10 +62,9 @@ class LeasedRun:
     def run(self) -> RunRecord:
         """Runs the attempt on this thread; returns its record, as it was stored."""
         here = current_run.set(self.context)
-        heartbeat = self._start_heartbeat()
+        heartbeat = self._new_heartbeat()
         try:
-            self._parts.teller.start(self.context)
-            ended = self._parts.executor.execute(self._job, self.context)
+            ended = self._execute(heartbeat)
             record = self._store_end(ended)
             heartbeat.stop()
             self._parts.teller.result(self.context, ended, record)
@@ -78,9 +78,23 @@ class LeasedRun:
         """Ends an attempt that was granted after a stop began, or that no thread could be had for: it never started."""
         return self._store_end(Ended("interrupted", 0, reason="stop"))
 
-    def _start_heartbeat(self) -> Heartbeat:
+    def _execute(self, heartbeat: Heartbeat) -> Ended:
+        try:
+            heartbeat.start()
+        except RuntimeError as error:
+            # No thread to be had that would watch the lease: the handler could not be told that it is over.
+            self._parts.teller.error("start", self._job.name, error)
+            return Ended("interrupted", 0, error)
+        if not heartbeat.trusted():
+            self.context._cancel("lease-lost")
+        if self.context.reason is not None:
+            return Ended("interrupted", 0, reason=self.context.reason)
+        self._parts.teller.start(self.context)
+        return self._parts.executor.execute(self._job, self.context)
+
+    def _new_heartbeat(self) -> Heartbeat:
         request, parts = self._request, self._parts
-        heartbeat = Heartbeat(
+        return Heartbeat(
             job=request.job,
             lease_ms=request.lease_ms,
             interval_ms=self._job.options.heartbeat_ms,
@@ -91,10 +105,6 @@ class LeasedRun:
             alarms=parts.alarms,
             threads=parts.threads,
         )
-        if heartbeat.needs_renewal():
-            heartbeat.renew_now()
-        heartbeat.start()
-        return heartbeat
 
     def _store_end(self, ended: Ended) -> RunRecord:
         request = self._request
@@ -103,7 +113,7 @@ class LeasedRun:
             # Ten deploys in a row must not use up a long job's attempts; a lease that was lost counts.
             counts = ended.reason == "lease-lost"
             verdict = self._store.release(request.job, request.run_id, request.token, record, counts)
-            if verdict is Verdict.OK and counts:
+            if verdict is Verdict.OK:
                 self._released()
         else:
             verdict = self._store.finish(request.job, request.run_id, request.token, record)
