@@ -8,7 +8,7 @@ Guarantees:
   machine is noticed. The clock is the store's, as far as it is known.
 - If several slots came due during a wait, the newest is fired and the older ones are told to ``missed``, which never
   walks through them here. If the clock was set back, the next slot of the new time is waited for.
-- Nothing that ``fire`` or a schedule raises ends a timer.
+- Nothing that ``fire`` or a schedule raises ends a timer, nor makes it pass over a slot in silence.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = ["JobTimers"]
 
 _LONGEST_WAIT_MS = 60_000
 _SET_BACK_MS = 1_000
+#: The pause after a schedule has raised; twice as long each time that it does so again, up to the longest wait.
 _AFTER_FAULT_MS = 1_000
 
 
@@ -62,40 +63,48 @@ class JobTimers:
         """Starts the job's timer: its first slot is the first one after ``since_ms``. Nothing happens where it runs.
 
         Raises:
-            RuntimeError: the process has no thread left to give.
+            RuntimeError: the process has no thread left to give; it may be tried again.
         """
         with self._lock:
             if job.name in self._armed or self._stopped.is_set():
                 return
+            self._threads.start(f"anarchon-timer-{job.name}", lambda: self._keep_time(job, since_ms))
             self._armed.add(job.name)
-        self._threads.start(f"anarchon-timer-{job.name}", lambda: self._keep_time(job, since_ms))
 
     def stop(self) -> None:
         """Ends every timer; one that is firing ends after that."""
         self._stopped.set()
 
     def _keep_time(self, job: Job, since_ms: int) -> None:
+        """``since_ms`` is the newest slot that was fired; at first, the instant after which the first one lies."""
+        schedule = job.schedule
+        next_ms: int | None = None
+        pause_ms = _AFTER_FAULT_MS
         while not self._stopped.is_set():
             try:
-                self._fire_each(job, job.schedule.next_after(since_ms))
+                due = self._wait_for(job, schedule.next_after(since_ms) if next_ms is None else next_ms)
+                if due is None:
+                    return
+                slot_ms, now_ms = due
+                newest_ms = max(slot_ms, schedule.newest_at(now_ms))
+                since_ms, next_ms = newest_ms, schedule.next_after(newest_ms)
             except Exception as error:
                 self._failed(job, error)
-                self._sources.clock.wait(self._stopped, _AFTER_FAULT_MS)
-                since_ms = self._clock.now_ms(job.name)
-
-    def _fire_each(self, job: Job, slot_ms: int) -> None:
-        schedule = job.schedule
-        while True:
-            due = self._wait_for(job, slot_ms)
-            if due is None:
-                return
-            slot_ms, now_ms = due
-            newest_ms = max(slot_ms, schedule.newest_at(now_ms))
-            next_ms = schedule.next_after(newest_ms)
+                self._sources.clock.wait(self._stopped, pause_ms)
+                pause_ms = min(2 * pause_ms, _LONGEST_WAIT_MS)
+                # From the last slot on, so that none is passed over; or from now, if the clock was set back meanwhile.
+                since_ms, next_ms = min(since_ms, self._clock.now_ms(job.name)), None
+                continue
+            pause_ms = _AFTER_FAULT_MS
             if newest_ms > slot_ms:
-                self._missed(job, slot_ms, newest_ms)
-            self._fire(job, newest_ms)
-            slot_ms = next_ms
+                self._guarded(job, self._missed, slot_ms, newest_ms)
+            self._guarded(job, self._fire, newest_ms)
+
+    def _guarded(self, job: Job, call: Callable[..., None], *slots_ms: int) -> None:
+        try:
+            call(job, *slots_ms)
+        except Exception as error:
+            self._failed(job, error)
 
     def _wait_for(self, job: Job, slot_ms: int) -> tuple[int, int] | None:
         """Waits until a slot and its jitter are past: the slot and the time then; None if the timers were stopped."""
