@@ -3,7 +3,7 @@
 Guarantees:
 
 - A function is called once, at or after its instant, unless it was cancelled before.
-- The thread is there only while something is set, or for good after ``keep``; ``close`` ends it and drops what was set.
+- The thread is there only while something is set, or kept; ``close`` ends it and drops what was set.
 - Functions must not block: they set a signal or hand work to another thread.
 
 Waits are cut to a second, since an Event's wait stands still while the machine is suspended and the clock runs on: a
@@ -53,7 +53,7 @@ class Alarms:
         self._closed = False
 
     def keep(self) -> None:
-        """Takes the thread now and keeps it until ``close``: from here on no alarm can fail for want of one.
+        """Takes the thread now and keeps it: until ``keep_no_longer`` no alarm can fail for want of one.
 
         Raises:
             RuntimeError: the process has no thread left to give.
@@ -62,6 +62,12 @@ class Alarms:
             if not self._closed:
                 self._begin_watch()
                 self._kept = True
+
+    def keep_no_longer(self) -> None:
+        """The thread ends when nothing is set."""
+        with self._lock:
+            self._kept = False
+        self._woken.set()
 
     def after(self, delay_ms: int, call: Callable[[], None]) -> Alarm:
         """Calls ``call`` once, so many milliseconds from now. Raises as ``at``."""

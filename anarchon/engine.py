@@ -4,7 +4,8 @@ Guarantees:
 
 - ``fire`` is policy alone and returns at once: the timer has armed the next slot before.
 - After ``stop`` began no run begins; a run still going when its time is up keeps its heartbeat while the process lives.
-- When ``stop`` returned True, no thread of this engine is left, but for the one that called it.
+- When ``stop`` returned True, no thread of this engine is left, unless it was called from one of them: then its run (or
+  ask) goes on, and is ``over`` a little later.
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ AnyStore = Store | ClaimOnlyStore
 #: How many slots that came due while nobody looked are reported one by one.
 _MISSED_ONE_BY_ONE = 100
 
-#: How long a stop that has ended every run waits for its own threads to be gone.
+#: How long a stop that has ended every run waits for its own threads: a timer may be asking a store that hangs.
 _JOIN_MS = 5_000
+
+#: How long to wait before a timer that found no thread is started again.
+_ARM_AGAIN_MS = 1_000
 
 
 class Engine:
@@ -56,9 +60,7 @@ class Engine:
         self._runs = LocalRuns(sources.clock)
         self._teller = Teller(emit, instance_id)
         executor = Executor(sources.clock, self._threads, around_run, self._runs.left_behind)
-        parts = Parts(
-            sources, self._threads, self._alarms, self._asks, executor, self._runs, self._teller, instance_id
-        )
+        parts = Parts(sources, self._threads, self._alarms, self._asks, executor, self._runs, self._teller, instance_id)
         self._runner: Runner
         if isinstance(store, Store):
             self._runner = LeaseRunner(store, parts)
@@ -70,13 +72,21 @@ class Engine:
         self.started = False
         self.stopping = False
 
+    def begin(self) -> None:
+        """Takes what must not be lacking later.
+
+        Raises:
+            RuntimeError: the process has no thread left to give.
+        """
+        self._alarms.keep()
+        self.started = True
+
     def start(self, job: Job) -> None:
         """Recovers the job's unfinished runs, then starts its timer; its first slot is the first one after now."""
-        self.started = True
         since_ms = self._sources.clock.monotonic_ms()
         with self._lock:
             self._waiting[job.name] = (job, since_ms)
-        self._runner.recover(job, self._store.clock.now_ms(job.name), lambda answered: self._asked(job, answered))
+        self._runner.recover(job, since_ms, lambda answered: self._asked(job, answered))
 
     def fire(self, job: Job, slot_ms: int) -> None:
         """A slot is due: late on this side, or the runner's."""
@@ -101,21 +111,32 @@ class Engine:
 
     def run_now(self, job: Job) -> RunRecord:
         """Runs the job here; blocks until its result is stored."""
-        return self._runner.run_now(job, self._store.clock.now_ms(job.name))
+        return self._runner.run_now(job)
 
     def stop(self, timeout_ms: int | None) -> bool:
-        """No new runs; those that go on are told to stop and waited for. True if all ended in time. Safe to repeat."""
+        """No new runs; those that go on are told to stop and waited for. True if all ended in time. Safe to repeat.
+
+        Called from a handler or a listener it does not wait for that run itself, nor for another that waits like it.
+        """
         clock = self._sources.clock
         deadline_ms = None if timeout_ms is None else clock.monotonic_ms() + timeout_ms
         self._begin_stop()
-        ended = self._asks.wait_until_idle(timeout_ms)
-        left_ms = None if deadline_ms is None else max(0, deadline_ms - clock.monotonic_ms())
-        ended = self._runs.wait_until_over(left_ms) and ended
+        with self._asks.excused() as asking, self._runs.excused() as running:
+            inside = asking or running
+            ended = self._asks.wait_until_idle(timeout_ms, inside)
+            left_ms = None if deadline_ms is None else max(0, deadline_ms - clock.monotonic_ms())
+            ended = self._runs.wait_until_over(left_ms, inside) and ended
         self._threads.close()
-        if ended:
+        if self.over():
             self._alarms.close()
-            self._threads.join(_JOIN_MS)
+            # One of them could wait in vain for another that waits for it: a timer, say, for its answer about the time.
+            if not self._threads.owns(threading.current_thread()):
+                self._threads.join(_JOIN_MS)
         return ended
+
+    def over(self) -> bool:
+        """Whether no run and no ask goes on, the caller's own included. Once it is stopping, it stays so."""
+        return self._asks.idle() and self._runs.over()
 
     def exit(self, grace_ms: int) -> None:
         """The interpreter ends: runs whose handlers end in this time are stored; other leases run out."""
@@ -127,6 +148,7 @@ class Engine:
         self._timers.stop()
         self._asks.close()
         self._runner.close()
+        self._alarms.keep_no_longer()
         self._runs.stop()
 
     def _asked(self, job: Job, answered: bool) -> None:
@@ -137,12 +159,14 @@ class Engine:
         for waiting, since_ms in ready:
             self._arm(waiting, since_ms)
 
-    def _arm(self, job: Job, since_ms: int) -> None:
+    def _arm(self, job: Job, since_ms: int, tries: int = 0) -> None:
         ago_ms = self._sources.clock.monotonic_ms() - since_ms
         try:
             self._timers.arm(job, self._store.clock.now_ms(job.name) - ago_ms)
         except RuntimeError as error:
-            self._timer_failed(job, error)
+            if tries == 0:
+                self._timer_failed(job, error)
+            self._asks.after(_ARM_AGAIN_MS, lambda: self._arm(job, since_ms, tries + 1))
 
     def _timer_failed(self, job: Job, error: Exception) -> None:
         self._teller.error("timer", job.name, error)

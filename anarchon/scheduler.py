@@ -178,6 +178,9 @@ class Scheduler:
 
         First each job's unfinished runs are looked after: watched while their lease is live, taken over where it is
         over. A store that is away is asked again, and does not hold back the timers by more than one call.
+
+        Raises:
+            RuntimeError: the process has no thread left to give; nothing was started.
         """
         with self._lock:
             engine = self._engine
@@ -188,7 +191,7 @@ class Scheduler:
                 engine = self._engine = self._new_engine()
             elif engine.started:
                 return self
-            engine.started = True
+            engine.begin()
             jobs = list(self._jobs.values())
         for job in jobs:
             engine.start(job)
@@ -270,9 +273,9 @@ class Scheduler:
         """
         job = self._job(name)
         with self._lock:
-            if self._engine is None:
-                self._engine = self._new_engine()
             engine = self._engine
+            if engine is None or (engine.stopping and engine.over()):
+                engine = self._engine = self._new_engine()
         if engine.stopping:
             raise RunRefused(name, why=f"Job {name!r} was not run: this scheduler is stopping.")
         return engine.run_now(job)
@@ -347,16 +350,14 @@ class Scheduler:
         ended = True
         for stopped in engines:
             left_ms = None if deadline_ms is None else max(0, deadline_ms - clock.monotonic_ms())
-            if not stopped.stop(left_ms):
-                ended = False
-                continue
-            with self._lock:
-                if stopped in self._stopping:
-                    self._stopping.remove(stopped)
-                if self._engine is stopped:
-                    self._engine = None
-        if ended:
-            self._backend.close()
+            ended = stopped.stop(left_ms) and ended
+        with self._lock:
+            # One that is not over is kept, even where this was called from its last run: the next stop waits for it.
+            self._stopping = [engine for engine in self._stopping if not engine.over()]
+            if self._engine in engines and self._engine is not None and self._engine.over():
+                self._engine = None
+            if self._engine is None and not self._stopping:
+                self._backend.close()
         self._stop_asked.set()
         return ended
 

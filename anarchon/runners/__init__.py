@@ -43,8 +43,8 @@ class Runner(Protocol):
             window_ms: how long after its slot the run may still begin.
         """
 
-    def run_now(self, job: Job, slot_ms: int) -> RunRecord:
-        """Runs the job on a thread of this instance and blocks until the result is stored.
+    def run_now(self, job: Job) -> RunRecord:
+        """Runs the job on a thread of this instance and blocks until the result is stored. Its slot is this moment.
 
         Raises:
             RunRefused: another run is in the way, or this scheduler is stopping.
@@ -53,10 +53,15 @@ class Runner(Protocol):
         """
 
     def recover(self, job: Job, since_ms: int, asked: Callable[[bool], None]) -> None:
-        """Looks after what a start finds: unfinished runs, and the newest slot before ``since_ms`` to catch up on.
+        """Looks after what a start finds: unfinished runs, and the newest slot before the start, to catch up on.
 
-        Returns at once. ``asked`` is called when the store has been asked for the first time: True if it answered. One
-        that does not is asked again.
+        Returns at once.
+
+        Args:
+            since_ms: the instant of the monotonic clock at which the job was started. What time it was on the store's
+                clock is known only when the store has been asked.
+            asked: called when the store has been asked for the first time: True if it answered. One that does not is
+                asked again.
         """
 
     def close(self) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from anarchon.alarms import Alarm, Alarms
 from anarchon.clock import Clock
@@ -33,10 +34,14 @@ class Asks:
         self._limit = limit
         self._lock = threading.Lock()
         self._queue: deque[Callable[[], None]] = deque()
-        self._workers: set[int] = set()
-        self._busy = 0
+        #: How many asks a thread makes, by what ``threading.get_ident`` calls it; and how many those that wait make.
+        self._asking: Counter[int] = Counter()
+        self._excused = 0
+        self._workers = 0
+        self._apart = 0
         self._closed = False
-        self._ended = clock.event()
+        # A new one for each change, so that no waiter misses one, however many wait.
+        self._changed = clock.event()
 
     def soon(self, ask: Callable[[], None]) -> None:
         """Makes the ask on one of the threads, as soon as one is free."""
@@ -44,15 +49,16 @@ class Asks:
             if self._closed:
                 return
             self._queue.append(ask)
-            if self._busy >= self._limit:
+            if self._workers >= self._limit:
                 return
-            self._busy += 1
+            self._workers += 1
         try:
             self._threads.start("anarchon-ask", self._work)
         except RuntimeError:
             # No thread to be had. One that is at work takes it; otherwise it waits for the next ask, or this alarm.
             with self._lock:
-                self._busy -= 1
+                self._workers -= 1
+                self._tell()
             with contextlib.suppress(RuntimeError):
                 self._alarms.after(_LOOK_AGAIN_MS, lambda: self.soon(lambda: None))
 
@@ -60,34 +66,85 @@ class Asks:
         """Makes the ask so many milliseconds from now, unless the alarm is cancelled."""
         return self._alarms.after(delay_ms, lambda: self.soon(ask))
 
+    @contextmanager
+    def apart(self) -> Iterator[bool]:
+        """Inside, this thread makes an ask of its own, which is waited for like the others.
+
+        Yields:
+            Whether it may: False after ``close``.
+        """
+        me = threading.get_ident()
+        with self._lock:
+            may = not self._closed
+            self._apart += may
+            self._asking[me] += may
+        try:
+            yield may
+        finally:
+            with self._lock:
+                self._apart -= may
+                self._asking[me] -= may
+                self._asking += Counter()  # which drops what has come to zero
+                self._tell()
+
     def close(self) -> None:
         """Drops what has not begun; what has goes on."""
         with self._lock:
             self._closed = True
             self._queue.clear()
 
-    def wait_until_idle(self, timeout_ms: int | None) -> bool:
-        """Waits until no ask is on its way, but for one that this thread is making; True if so."""
-        mine = 1 if threading.get_ident() in self._workers else 0
+    @contextmanager
+    def excused(self) -> Iterator[bool]:
+        """While inside, this thread waits: others that wait likewise need not wait for the asks that it makes.
+
+        Yields:
+            Whether it makes one: whether it is inside of a listener that an ask has called.
+        """
+        with self._lock:
+            mine = self._asking[threading.get_ident()]
+            self._excused += mine
+            self._tell()
+        try:
+            yield mine > 0
+        finally:
+            with self._lock:
+                self._excused -= mine
+
+    def idle(self) -> bool:
+        """Whether no ask is on its way."""
+        with self._lock:
+            return self._is_idle(0)
+
+    def wait_until_idle(self, timeout_ms: int | None, but_for_excused: bool = False) -> bool:
+        """Waits until no ask is on its way, or none but those excused; False if the time ran out. None: no limit."""
         deadline_ms = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
         while True:
-            self._ended.clear()
-            if self._busy <= mine:
-                return True
+            with self._lock:
+                if self._is_idle(self._excused if but_for_excused else 0):
+                    return True
+                changed = self._changed
             left_ms = None if deadline_ms is None else deadline_ms - self._clock.monotonic_ms()
             if left_ms is not None and left_ms <= 0:
                 return False
-            self._clock.wait(self._ended, _LOOK_AGAIN_MS if left_ms is None else min(left_ms, _LOOK_AGAIN_MS))
+            self._clock.wait(changed, _LOOK_AGAIN_MS if left_ms is None else min(left_ms, _LOOK_AGAIN_MS))
 
     def _work(self) -> None:
         me = threading.get_ident()
-        self._workers.add(me)
+        with self._lock:
+            self._asking[me] += 1
         while True:
             with self._lock:
                 if not self._queue:
-                    self._busy -= 1
-                    self._workers.discard(me)
-                    break
+                    self._workers -= 1
+                    del self._asking[me]
+                    self._tell()
+                    return
                 ask = self._queue.popleft()
             call_guarded(ask)
-        self._ended.set()
+
+    def _is_idle(self, excused: int) -> bool:
+        return self._workers + self._apart <= excused
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, self._clock.event()
+        changed.set()

@@ -47,7 +47,7 @@ class LeaseRunner:
             store.clock.now_ms,
             parts.sources,
             parts.asks,
-            parts.runs,
+            parts.runs.blocked,
             parts.teller,
             self._answered,
             self._unsure,
@@ -56,22 +56,14 @@ class LeaseRunner:
     def run(self, job: Job, slot_ms: int, trigger: str, window_ms: int) -> None:
         self._first_claims.ask(Claim(job, self._request(job, slot_ms, trigger, window_ms)))
 
-    def run_now(self, job: Job, slot_ms: int) -> RunRecord:
-        request = self._request(job, slot_ms, "manual", MANUAL_WINDOW_MS)
-        if self._parts.runs.blocked(job):
-            raise RunRefused(job.name, self._parts.instance_id)
-        asked_from_ms = self._parts.sources.clock.monotonic_ms()
-        reply = self._claim_manual(request)
-        if reply.outcome is Outcome.OVERLAP:
-            assert reply.holder is not None
-            raise RunRefused(job.name, reply.holder.instance_id)
-        if reply.outcome is not Outcome.WON:
-            why = f"The store answered {reply.outcome.value!r} to a manual run of {job.name!r}."
-            raise RunRefused(job.name, why=why)
-        run = self._leased(job, request, reply, asked_from_ms)
-        if not self._parts.runs.add(run.context):
-            run.give_back()
-            raise RunRefused(job.name, why=f"Job {job.name!r} was not run: this scheduler is stopping.")
+    def run_now(self, job: Job) -> RunRecord:
+        with self._parts.asks.apart() as may:
+            if not may:
+                raise self._stopping(job)
+            run = self._claim_now(job)
+            if not self._parts.runs.add(run.context):
+                run.give_back()
+                raise self._stopping(job)
         return run_on_thread(self._parts, run.context, run.run, unable=run.give_back)
 
     def recover(self, job: Job, since_ms: int, asked: Callable[[bool], None]) -> None:
@@ -146,10 +138,15 @@ class LeaseRunner:
             again = pause_ms(self._parts.sources, tries + 1)
             self._parts.asks.after(again, lambda: self._recover(job, since_ms, asked, tries + 1))
             return
-        now_ms = self._store.clock.now_ms(job.name)
-        for run in unfinished:
-            self._look_after(job, run, job.schedule.newest_at(now_ms))
-        self._catch_up(job, job.schedule.newest_at(since_ms), now_ms)
+        try:
+            now_ms = self._store.clock.now_ms(job.name)
+            started_ms = now_ms - (self._parts.sources.clock.monotonic_ms() - since_ms)
+            for run in unfinished:
+                self._look_after(job, run, job.schedule.newest_at(now_ms))
+            self._catch_up(job, job.schedule.newest_at(started_ms), now_ms)
+        except Exception as error:
+            # A schedule that fails here may work for the timer.
+            self._parts.teller.error("recover", job.name, error)
         asked(True)
 
     def _look_after(self, job: Job, run: ActiveRun, newest_ms: int) -> None:
@@ -168,7 +165,24 @@ class LeaseRunner:
         jitter_ms = self._parts.sources.chance.between(0, job.options.jitter_ms)
         self._parts.asks.after(jitter_ms, lambda: self.run(job, newest_ms, "catch-up", window_ms))
 
-    def _claim_manual(self, request: ClaimRequest) -> ClaimReply:
+    def _claim_now(self, job: Job) -> LeasedRun:
+        """A manual run, won."""
+        if self._parts.runs.blocked(job):
+            raise RunRefused(job.name, self._parts.instance_id)
+        clock = self._store.clock
+        # A manual claim that is minutes old is late, and a host's clock may be an hour wrong.
+        clock.look(job.name)
+        request = self._request(job, clock.now_ms(job.name), "manual", MANUAL_WINDOW_MS)
+        asked_from_ms = self._parts.sources.clock.monotonic_ms()
+        reply = self._ask_manual(request)
+        if reply.outcome is Outcome.WON:
+            return self._leased(job, request, reply, asked_from_ms)
+        if reply.outcome is Outcome.OVERLAP:
+            assert reply.holder is not None
+            raise RunRefused(job.name, reply.holder.instance_id)
+        raise RunRefused(job.name, why=f"The store answered {reply.outcome.value!r} to a manual run of {job.name!r}.")
+
+    def _ask_manual(self, request: ClaimRequest) -> ClaimReply:
         tries = 0
         while True:
             try:
@@ -189,9 +203,12 @@ class LeaseRunner:
             counted_from_ms,
             self._store,
             self._parts,
-            # Given back without being stopped: this instance is as good a backup as any.
+            # Given back: unless it stops, this instance is as good a backup as any.
             released=lambda: self._watch(job, request),
         )
+
+    def _stopping(self, job: Job) -> RunRefused:
+        return RunRefused(job.name, why=f"Job {job.name!r} was not run: this scheduler is stopping.")
 
     def _skip(self, request: ClaimRequest, reason: str, holder: str | None = None) -> None:
         self._parts.teller.skip(request.job, request.slot_ms, request.trigger, reason, holder)

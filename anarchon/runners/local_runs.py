@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from anarchon.clock import Clock
 from anarchon.context import RunContext, current_run
@@ -25,13 +27,24 @@ class LocalRuns:
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, str], RunContext] = {}
         self._left_behind: Counter[str] = Counter()
+        self._excused: list[RunContext] = []
         self._stopping = False
+        # A new one for each change, so that no waiter misses one, however many wait.
         self._changed = clock.event()
 
-    def add(self, context: RunContext) -> bool:
-        """A run begins: False if it must not, since a stop has begun."""
+    @property
+    def stopping(self) -> bool:
+        """Whether a stop has begun: no run begins any more."""
+        return self._stopping
+
+    def add(self, context: RunContext, alone: bool = False) -> bool:
+        """A run begins: False if it must not, since a stop has begun.
+
+        Args:
+            alone: whether it must not begin beside another run of its job either.
+        """
         with self._lock:
-            if self._stopping:
+            if self._stopping or (alone and self._is_running(context.job)):
                 return False
             self._runs[context.job, context.run_id] = context
             return True
@@ -40,7 +53,7 @@ class LocalRuns:
         """A run is over: its end is stored."""
         with self._lock:
             self._runs.pop((context.job, context.run_id), None)
-        self._changed.set()
+            self._tell()
 
     def holds(self, job: str, run_id: str) -> bool:
         """Whether this very run is going on here."""
@@ -49,7 +62,7 @@ class LocalRuns:
     def running(self, job: str) -> bool:
         """Whether any run of the job is going on here."""
         with self._lock:
-            return any(name == job for name, _ in self._runs)
+            return self._is_running(job)
 
     def left_behind(self, job: str, change: int) -> None:
         """A handler goes on after its timeout (+1), or is gone at last (-1)."""
@@ -57,7 +70,7 @@ class LocalRuns:
             self._left_behind[job] += change
             if self._left_behind[job] <= 0:
                 del self._left_behind[job]
-        self._changed.set()
+            self._tell()
 
     def blocked(self, job: Job) -> bool:
         """Whether handlers left behind forbid another run of the job here."""
@@ -71,20 +84,55 @@ class LocalRuns:
         for context in runs:
             context._cancel("stop")
 
-    def over(self) -> bool:
-        """Whether nothing goes on, but for the run that this thread belongs to."""
+    @contextmanager
+    def excused(self) -> Iterator[bool]:
+        """While inside, this thread waits: others that wait likewise need not wait for the run that it belongs to.
+
+        Yields:
+            Whether it belongs to one: whether it is inside of a handler or of a listener that a run has called.
+        """
         mine = current_run.get()
         with self._lock:
-            return not self._left_behind and all(context is mine for context in self._runs.values())
+            if mine is not None:
+                self._excused.append(mine)
+            self._tell()
+        try:
+            yield mine is not None
+        finally:
+            with self._lock:
+                if mine is not None:
+                    self._excused.remove(mine)
 
-    def wait_until_over(self, timeout_ms: int | None) -> bool:
-        """Waits until ``over``; False if the time ran out first. None: no limit."""
+    def over(self) -> bool:
+        """Whether nothing goes on."""
+        with self._lock:
+            return self._is_over([])
+
+    def wait_until_over(self, timeout_ms: int | None, but_for_excused: bool = False) -> bool:
+        """Waits until nothing goes on, or nothing but what is excused; False if the time ran out. None: no limit."""
         deadline_ms = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
         while True:
-            self._changed.clear()
-            if self.over():
-                return True
+            with self._lock:
+                if self._is_over(self._excused if but_for_excused else []):
+                    return True
+                changed = self._changed
             left_ms = None if deadline_ms is None else deadline_ms - self._clock.monotonic_ms()
             if left_ms is not None and left_ms <= 0:
                 return False
-            self._clock.wait(self._changed, _LOOK_AGAIN_MS if left_ms is None else min(left_ms, _LOOK_AGAIN_MS))
+            self._clock.wait(changed, _LOOK_AGAIN_MS if left_ms is None else min(left_ms, _LOOK_AGAIN_MS))
+
+    # -- inside, with the lock held
+
+    def _is_running(self, job: str) -> bool:
+        return any(name == job for name, _ in self._runs)
+
+    def _is_over(self, excused: list[RunContext]) -> bool:
+        going_on = set(self._runs.values())
+        left_behind = self._left_behind.copy()
+        # One that is excused and not among the runs is a handler that its timeout left behind.
+        left_behind.subtract(context.job for context in excused if context not in going_on)
+        return going_on.issubset(excused) and not any(count > 0 for count in left_behind.values())
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, self._clock.event()
+        changed.set()

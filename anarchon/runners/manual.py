@@ -41,14 +41,16 @@ def run_on_thread(
             ended.set()
 
     try:
-        parts.threads.start(f"anarchon-run-{context.job}", work)
-    except RuntimeError as error:
-        unable()
-        parts.runs.remove(context)
-        raise RunRefused(context.job, why=f"Job {context.job!r} was not run: {error}.") from error
-    try:
+        try:
+            parts.threads.start(f"anarchon-run-{context.job}", work)
+        except RuntimeError as error:
+            unable()
+            parts.runs.remove(context)
+            raise RunRefused(context.job, why=f"Job {context.job!r} was not run: {error}.") from error
         while not clock.wait(ended, _PIECE_MS):
             pass
+    except RunRefused:
+        raise
     except BaseException:
         context._cancel("stop")
         clock.wait(ended, _GRACE_MS)
