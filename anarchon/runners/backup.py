@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anarchon.alarms import Alarm
 from anarchon.errors import BackendError
@@ -33,8 +33,8 @@ from anarchon.store import Store, pause_ms
 
 __all__ = ["Backups", "Watch"]
 
-#: How many claims without an answer are kept per job: more than fit into a minute of time-outs.
-_UNSURE = 32
+#: How many tokens of claims without an answer are kept per job, of those whose slots may still start.
+_UNSURE = 256
 
 
 @dataclass(eq=False)
@@ -71,7 +71,7 @@ class Backups:
         self._lock = threading.Lock()
         self._watches: dict[tuple[str, str], Watch] = {}
         self._unstarted: dict[str, Watch] = {}
-        self._unsure: dict[str, dict[str, ClaimRequest]] = {}
+        self._unsure: dict[str, dict[int, str]] = {}
         self._closed = False
 
     def watch(
@@ -89,20 +89,25 @@ class Backups:
         with self._lock:
             if self._closed:
                 return
-            unsure = self._unsure.get(request.job, {}).get(request.run_id)
+            unsure = self._unsure.get(request.job, {}).get(request.slot_ms)
             if unsure is not None:
-                request, now = unsure, True
+                request, now = replace(request, token=unsure), True
             watch = Watch(job, request)
             known = self._watches.get(key)
             if known is not None:
                 if started:
                     self._has_started(known)
                 return
-            self._watches[key] = watch
             replaced = None
             if not started:
                 replaced = self._unstarted.get(request.job)
-                self._unstarted[request.job] = watch
+                if replaced is None or replaced.request.slot_ms < request.slot_ms:
+                    self._unstarted[request.job] = watch
+                elif now:
+                    replaced = None
+                else:
+                    return
+            self._watches[key] = watch
         if replaced is not None:
             self._forget(replaced)
         self._check_in(watch, 0 if now else self._until_check_ms(job, lease_left_ms))
@@ -114,10 +119,12 @@ class Backups:
         of them need not be the one.
         """
         with self._lock:
-            claims = self._unsure.setdefault(job.name, {})
-            claims[request.run_id] = request
-            if len(claims) > _UNSURE:
-                del claims[next(iter(claims))]
+            tokens = self._unsure.setdefault(job.name, {})
+            tokens[request.slot_ms] = request.token
+            oldest_ms = next(iter(tokens))
+            while len(tokens) > _UNSURE or oldest_ms < request.slot_ms - request.window_ms:
+                del tokens[oldest_ms]
+                oldest_ms = next(iter(tokens))
         self.watch(job, request, started=False, now=True)
 
     def sure(self, job: str) -> None:
@@ -167,7 +174,7 @@ class Backups:
         watch.tries = 0
         if reply.outcome is Outcome.WON:
             with self._lock:
-                self._unsure.get(request.job, {}).pop(request.run_id, None)
+                self._unsure.get(request.job, {}).pop(request.slot_ms, None)
             self._forget(watch)
             self._won(watch, reply)
             return

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from anarchon.context import RunContext, current_run
 from anarchon.errors import RunRefused
+from anarchon.executor import Ended
 from anarchon.job import Job
 from anarchon.records import ClaimReply, ClaimRequest, Outcome, RunRecord
 from anarchon.runners import Parts
@@ -23,7 +24,8 @@ __all__ = ["ClaimOnlyRunner"]
 class ClaimOnlyRunner:
     """The runner of a claim-only backend; see ``Runner`` for what each method promises.
 
-    Overlap ``skip`` holds within this instance; without leases nobody knows what the others are doing.
+    Overlap ``skip`` holds within this instance; without leases nobody knows what the others are doing. A slot that was
+    claimed cannot be given back: where it is not run after all, its record says ``interrupted``.
     """
 
     def __init__(self, store: ClaimOnlyStore, parts: Parts) -> None:
@@ -34,37 +36,39 @@ class ClaimOnlyRunner:
             store.clock.now_ms,
             parts.sources,
             parts.asks,
-            parts.runs,
+            self._blocked,
             parts.teller,
             self._answered,
             unsure=lambda claim: None,
         )
 
     def run(self, job: Job, slot_ms: int, trigger: str, window_ms: int) -> None:
-        if job.options.overlap == "skip" and self._parts.runs.running(job.name):
-            self._parts.teller.skip(job.name, slot_ms, trigger, "overlap", self._parts.instance_id)
-            return
         parts = self._parts
         request = new_request(job, slot_ms, trigger, window_ms, parts.instance_id, parts.sources)
         self._first_claims.ask(Claim(job, request))
 
-    def run_now(self, job: Job, slot_ms: int) -> RunRecord:
-        runs = self._parts.runs
-        if runs.blocked(job) or (job.options.overlap == "skip" and runs.running(job.name)):
-            raise RunRefused(job.name, self._parts.instance_id)
+    def run_now(self, job: Job) -> RunRecord:
+        slot_ms = self._store.clock.now_ms(job.name)
         # Nobody else can know of a manual run, so there is nothing to claim.
         request = new_request(job, slot_ms, "manual", 0, self._parts.instance_id, self._parts.sources)
         context = self._context(job, request, ClaimReply(Outcome.WON, slot_ms, attempt=1))
-        if not runs.add(context):
-            raise RunRefused(job.name, why=f"Job {job.name!r} was not run: this scheduler is stopping.")
+        if self._parts.runs.blocked(job) or not self._begin(job, context):
+            if self._parts.runs.stopping:
+                raise RunRefused(job.name, why=f"Job {job.name!r} was not run: this scheduler is stopping.")
+            raise RunRefused(job.name, self._parts.instance_id)
         return run_on_thread(self._parts, context, lambda: self._execute(job, context), unable=lambda: None)
 
     def recover(self, job: Job, since_ms: int, asked: Callable[[bool], None]) -> None:
         window_ms = job.options.catch_up_ms
-        newest_ms = job.schedule.newest_at(since_ms)
-        if window_ms is not None and since_ms - newest_ms < window_ms:
-            jitter_ms = self._parts.sources.chance.between(0, job.options.jitter_ms)
-            self._parts.asks.after(jitter_ms, lambda: self.run(job, newest_ms, "catch-up", window_ms))
+        now_ms = self._store.clock.now_ms(job.name)
+        try:
+            newest_ms = job.schedule.newest_at(now_ms - (self._parts.sources.clock.monotonic_ms() - since_ms))
+            if window_ms is not None and now_ms - newest_ms < window_ms:
+                jitter_ms = self._parts.sources.chance.between(0, job.options.jitter_ms)
+                self._parts.asks.after(jitter_ms, lambda: self.run(job, newest_ms, "catch-up", window_ms))
+        except Exception as error:
+            # A schedule that fails here may work for the timer.
+            self._parts.teller.error("recover", job.name, error)
         asked(True)
 
     def close(self) -> None:
@@ -76,27 +80,45 @@ class ClaimOnlyRunner:
             self._parts.teller.skip(job.name, request.slot_ms, request.trigger, "taken")
             return
         context = self._context(job, request, reply)
-        if not self._parts.runs.add(context):
+        if not self._begin(job, context):
+            if self._parts.runs.stopping:
+                self._store_end(job, context, Ended("interrupted", 0, reason="stop"))
+            else:
+                self._parts.teller.skip(job.name, request.slot_ms, request.trigger, "overlap", request.instance_id)
             return
         try:
             self._parts.threads.start(f"anarchon-run-{job.name}", lambda: self._execute(job, context))
         except RuntimeError as error:
-            self._parts.runs.remove(context)
             self._parts.teller.error("start", job.name, error)
+            self._store_end(job, context, Ended("interrupted", 0, error))
+            self._parts.runs.remove(context)
+
+    def _blocked(self, job: Job) -> bool:
+        runs = self._parts.runs
+        return runs.blocked(job) or (job.options.overlap == "skip" and runs.running(job.name))
+
+    def _begin(self, job: Job, context: RunContext) -> bool:
+        return self._parts.runs.add(context, alone=job.options.overlap == "skip")
 
     def _execute(self, job: Job, context: RunContext) -> RunRecord:
         here = current_run.set(context)
         started_ms = self._store.clock.now_ms(job.name)
         try:
-            self._parts.teller.start(context)
-            ended = self._parts.executor.execute(job, context)
-            record = new_record(context, ended, started_ms)
-            self._store.save_result(job.name, record, job.options.history_limit)
-            self._parts.teller.result(context, ended, record)
-            return record
+            if context.reason is None:
+                self._parts.teller.start(context)
+                ended = self._parts.executor.execute(job, context)
+            else:
+                ended = Ended("interrupted", 0, reason=context.reason)
+            return self._store_end(job, context, ended, started_ms)
         finally:
             self._parts.runs.remove(context)
             current_run.reset(here)
+
+    def _store_end(self, job: Job, context: RunContext, ended: Ended, started_ms: int | None = None) -> RunRecord:
+        record = new_record(context, ended, self._store.clock.now_ms(job.name) if started_ms is None else started_ms)
+        self._store.save_result(job.name, record, job.options.history_limit)
+        self._parts.teller.result(context, ended, record)
+        return record
 
     def _context(self, job: Job, request: ClaimRequest, reply: ClaimReply) -> RunContext:
         started_ms = self._store.clock.now_ms(job.name)

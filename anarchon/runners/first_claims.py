@@ -12,6 +12,9 @@ The race between an older and a newer slot of one job:
   2. 12:00:10 comes due
   3. if the older one waits, it is reported late and the newer one is asked at once
   4. if it is on its way, the newer one waits for that answer: a grant must not be thrown away
+A slot to catch up on may come after a newer one: then it is the one that is reported late. A claim whose slot is still
+to come was made while the time was not known well; it gives way in silence, for its slot will come due again.
+
 An older one whose answer was lost may have been granted all the same. It is handed to the backups with its token, which
 recognise the grant, if there was one.
 """
@@ -27,7 +30,6 @@ from anarchon.errors import BackendError
 from anarchon.job import Job
 from anarchon.records import ClaimReply, ClaimRequest, Outcome
 from anarchon.runners.asks import Asks
-from anarchon.runners.local_runs import LocalRuns
 from anarchon.runners.teller import Teller
 from anarchon.sources import Sources
 from anarchon.store import pause_ms
@@ -61,6 +63,7 @@ class FirstClaims:
 
     Args:
         claim: asks the store. now_ms: the store's time, as far as it is known.
+        blocked: whether the job must not run here now; such a slot is a skip, reason overlap.
         answered: takes an answer; called on the thread of the ask.
         unsure: takes a claim that was given up, but may have been granted.
     """
@@ -71,7 +74,7 @@ class FirstClaims:
         now_ms: Callable[[str], int],
         sources: Sources,
         asks: Asks,
-        runs: LocalRuns,
+        blocked: Callable[[Job], bool],
         teller: Teller,
         answered: Callable[[Claim, ClaimReply], None],
         unsure: Callable[[Claim], None],
@@ -80,7 +83,7 @@ class FirstClaims:
         self._now_ms = now_ms
         self._sources = sources
         self._asks = asks
-        self._runs = runs
+        self._blocked = blocked
         self._teller = teller
         self._answered = answered
         self._unsure = unsure
@@ -89,16 +92,21 @@ class FirstClaims:
 
     def ask(self, claim: Claim) -> None:
         """Asks for a slot; see the race above."""
-        name = claim.job.name
+        name, slot_ms = claim.job.name, claim.request.slot_ms
+        now_ms = self._now_ms(name)
         with self._lock:
             current = self._claims.get(name)
-            replaced = None
-            if current is None or not current.on_its_way:
-                replaced = current
-                self._claims[name] = claim
+            rival = current and (current.next or current)
+            if rival is not None and rival.request.slot_ms == slot_ms:
+                return
+            begin = current is None or not current.on_its_way
+            replaced: Claim | None
+            if rival is not None and slot_ms < rival.request.slot_ms <= now_ms:
+                replaced, begin = claim, False
+            elif current is None or begin:
+                replaced, self._claims[name] = current, claim
             else:
                 replaced, current.next = current.next, claim
-            begin = self._claims[name] is claim
             if replaced is not None and replaced.alarm is not None:
                 replaced.alarm.cancel()
         if replaced is not None:
@@ -112,9 +120,10 @@ class FirstClaims:
             if self._claims.get(job.name) is not claim or claim.on_its_way:
                 return
             claim.on_its_way = True
-        if self._runs.blocked(job):
-            self._leave(claim)
+        if self._blocked(job):
             self._teller.skip(job.name, request.slot_ms, request.trigger, "overlap", request.instance_id)
+            self._not_asked_again(claim)
+            self._leave(claim)
             return
         if claim.asked_from_ms is None:
             claim.asked_from_ms = self._sources.clock.monotonic_ms()
@@ -140,8 +149,9 @@ class FirstClaims:
                 claim.on_its_way = False
                 claim.alarm = self._asks.after(delay_ms, lambda: self._ask(claim))
         if not again:
-            self._leave(claim)
+            # In this order: the backups know what may have been granted before the next claim finds it in the way.
             self._give_up(claim)
+            self._leave(claim)
 
     def _leave(self, claim: Claim) -> None:
         """This claim is over; the one that waited for it begins."""
@@ -156,7 +166,11 @@ class FirstClaims:
 
     def _give_up(self, claim: Claim) -> None:
         request = claim.request
-        self._teller.skip(request.job, request.slot_ms, request.trigger, "late")
+        if request.slot_ms <= self._now_ms(request.job):
+            self._teller.skip(request.job, request.slot_ms, request.trigger, "late")
+        self._not_asked_again(claim)
+
+    def _not_asked_again(self, claim: Claim) -> None:
         if claim.tries:
             self._unsure(claim)
 
