@@ -55,7 +55,7 @@ class Events:
             self._listeners = {**self._listeners, type: tuple(listeners)}
 
     def emit(self, event: Event) -> None:
-        """Writes the event to the log and tells every listener of its type. What raises is logged, whatever it raised."""
+        """Writes the event to the log and tells every listener of its type. Whatever one raises is logged."""
         listeners = self._listeners.get(event.type, ())
         for listener in listeners if self._log is None else (self._write, *listeners):
             try:
