@@ -43,8 +43,9 @@ class SQLiteBackend(LeaseBackend):
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
         self._path = _absolute(path)
         self._now = (clock or SystemClock()).now_ms
-        self._writer = Door(self._path, open_for_writing)
+        # In this order they go, too: only a writer that closes last folds the log into the file.
         self._reader = Door(self._path, open_for_reading)
+        self._writer = Door(self._path, open_for_writing)
 
     @classmethod
     def from_url(cls, url: str) -> SQLiteBackend:
@@ -117,8 +118,8 @@ class SQLiteBackend(LeaseBackend):
             door.limit_ms = min(door.limit_ms, limit_ms)
 
     def close(self) -> None:
-        self._writer.close()
         self._reader.close()
+        self._writer.close()
 
     @contextmanager
     def _deciding(self, job: str) -> Iterator[tuple[_Job, int]]:

@@ -14,7 +14,6 @@ be had:
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -117,9 +116,8 @@ class Connection:
         if self.settled and not self._inside:
             self.close()
             return
+        # Nor does its end close it: the thread that used it has it in hand still, and never lets go of it here.
         _left_behind[os.path.realpath(self.path)] = self
-        # One reference too many: at interpreter exit it would be closed, and wait for a mutex that nobody gives back.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._raw))
 
 
 def leave_behind() -> None:

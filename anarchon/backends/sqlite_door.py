@@ -11,7 +11,6 @@ Guarantees:
 
 from __future__ import annotations
 
-import atexit
 import os
 import sqlite3
 import threading
@@ -161,7 +160,3 @@ def _meet_fork() -> None:
     with _meetings.setdefault(os.getpid(), threading.RLock()):
         if os.getpid() != _pid:
             _after_fork_in_child()
-
-
-# A child that never used the store must not close at its exit what cannot be closed in it.
-atexit.register(_meet_fork)

@@ -139,6 +139,8 @@ def _refuse_strangers(path: str, deadline_ms: int) -> None:
             raise
         # Whoever made the file died in the middle of it, and that must be rolled back first. If it is ours, we may.
         connection = _look(path, "mode=ro&immutable=1", deadline_ms)
+        if connection is None:
+            raise
     if connection is not None:
         connection.close()
 
