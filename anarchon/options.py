@@ -81,19 +81,20 @@ def check_names(given: Collection[str], known: Collection[str], what: str) -> No
             raise ConfigurationError(f"Unknown {what} {name!r}.{hint} Expected one of: {', '.join(sorted(known))}.")
 
 
-def parse_options(given: Mapping[str, object]) -> dict[str, Any]:
+def parse_options(given: Mapping[str, object], beside: Collection[str] = ()) -> dict[str, Any]:
     """Checks each option by itself; durations become milliseconds.
+
+    Args:
+        beside: what else may be given by name in the same place, for the message about a name that is misspelt.
 
     Raises:
         ConfigurationError: an unknown option, or a value that is none of what was expected.
     """
-    check_names(list(given), _PARSERS, "option")
+    check_names(list(given), [*_PARSERS, *beside], "option")
     return {name: _PARSERS[name](value, name) for name, value in given.items()}
 
 
-def resolve_options(
-    defaults: Mapping[str, Any], own: Mapping[str, Any], interval_ms: int | None = None
-) -> JobOptions:
+def resolve_options(defaults: Mapping[str, Any], own: Mapping[str, Any], interval_ms: int | None = None) -> JobOptions:
     """Puts parsed options together and checks what ties them.
 
     Args:

@@ -44,6 +44,9 @@ _EXIT_GRACE_MS = 2_000
 
 _LONGEST_WAIT_MS = 60_000
 
+#: What a scheduler takes by name, beside the defaults of its jobs.
+_SCHEDULER_OPTIONS = ("timezone", "instance_id", "log", "around_run", "sources")
+
 
 class Scheduler:
     """Runs scheduled jobs on the threads of this process, each due slot once among all processes that share the store.
@@ -53,7 +56,8 @@ class Scheduler:
         timezone: of cron texts, and of instants shown to people: a name (pytz's data) or a tzinfo.
         instance_id: who this is, in history and logs. None: host, process id and a random part. After a fork a child
             makes a new one; one that was given gets the child's process id appended.
-        log: True to log every event to the logger ``anarchon``, or a logger. None: warnings only.
+        log: True to log every event to the logger ``anarchon``, or a logger. None: no event is logged; what concerns
+            the process itself (a fork, a clock that differs, a handler over its timeout) always is, to ``anarchon``.
         around_run: a callable that takes the context and returns a context manager, entered around every handler call
             on its thread.
         options: defaults for the jobs: lease, heartbeat, jitter, max_late, catch_up, overlap, max_attempts, timeout,
@@ -84,7 +88,7 @@ class Scheduler:
         if around_run is not None and not callable(around_run):
             raise ConfigurationError(f"around_run must be callable, not {around_run!r}.")
         self._around_run = around_run
-        self._defaults = parse_options(options)
+        self._defaults = parse_options(options, _SCHEDULER_OPTIONS)
         resolve_options(self._defaults, {})
         self._jobs: dict[str, Job] = {}
         self._instance_id = self._given_id or self._make_id()
@@ -143,7 +147,7 @@ class Scheduler:
 
         Everything else, the errors included, is as for ``every``.
         """
-        return self._register_or_decorate(name, cron(text, self._zone, seconds=seconds), handler, options)
+        return self._register_or_decorate(name, cron(text, self._zone, seconds=seconds), handler, options, ("seconds",))
 
     @overload
     def on(self, event: str, listener: Listener) -> Self: ...
@@ -159,7 +163,7 @@ class Scheduler:
         """
         if listener is None:
             return lambda function: self._listen(event, function)
-        self._events.on(event, listener)
+        self._listen(event, listener)
         return self
 
     def off(self, event: str, listener: Listener) -> Self:
@@ -168,7 +172,8 @@ class Scheduler:
         Raises:
             ConfigurationError: an unknown event.
         """
-        self._events.off(event, listener)
+        with self._lock:
+            self._events.off(event, listener)
         return self
 
     # -- starting and stopping
@@ -256,6 +261,7 @@ class Scheduler:
 
         Raises:
             JobNotRegistered: not registered on this scheduler.
+            OverflowError: there is none within a hundred years.
         """
         job = self._job(name)
         return self._local(job.schedule.next_after(self._store.clock.now_ms(name)))
@@ -315,11 +321,13 @@ class Scheduler:
 
     # -- inside
 
-    def _register_or_decorate(self, name: str, schedule: Schedule, handler: Any, options: dict[str, Any]) -> Any:
+    def _register_or_decorate(
+        self, name: str, schedule: Schedule, handler: Any, options: dict[str, Any], beside: tuple[str, ...] = ()
+    ) -> Any:
         check_job_name(name)
         if name in self._jobs:
             raise ConfigurationError(f"A job named {name!r} is registered already.")
-        resolved = resolve_options(self._defaults, parse_options(options), schedule.interval_ms)
+        resolved = resolve_options(self._defaults, parse_options(options, beside), schedule.interval_ms)
         if isinstance(self._backend, LeaseBackend):
             self._backend.bound_calls(resolved.lease_ms // 3)
 
@@ -339,7 +347,8 @@ class Scheduler:
         return self
 
     def _listen(self, event: str, listener: _L) -> _L:
-        self._events.on(event, listener)
+        with self._lock:
+            self._events.on(event, listener)
         return listener
 
     def _stop(self, timeout_ms: int | None) -> bool:
@@ -407,12 +416,16 @@ class Scheduler:
         return job
 
     def _info(self, job: Job) -> JobInfo:
+        try:
+            next_run = self.next_run(job.name)
+        except OverflowError:
+            next_run = None
         return JobInfo(
             name=job.name,
             kind=job.schedule.kind,
             schedule=job.schedule.text,
             timezone=zone_name(self._zone),
-            next_run=self.next_run(job.name),
+            next_run=next_run,
             options=job.options.shown(),
         )
 
