@@ -194,7 +194,7 @@ class Fleet:
         return open_backend(self.url, prefix=self.prefix)
 
     def _told(self) -> str:
-        lines = "\n".join(map(str, self.lines()[-60:]))
+        lines = "\n".join(map(str, self.lines()[-30:]))
         return f"{lines}\n{self.complaints()[-4000:]}"
 
 

@@ -81,7 +81,8 @@ class Worker:
 
     def work(self) -> None:
         threading.Thread(target=self._obey, name="wishes", daemon=True).start()
-        self._log.write("stopped", in_time=self._scheduler.run_forever(self._stop_timeout))
+        in_time = self._scheduler.run_forever(self._stop_timeout)
+        self._log.write("stopped", in_time=in_time, threads=self._threads())
 
     def add(
         self,
@@ -91,10 +92,14 @@ class Worker:
         cron: str | None = None,
         lasts: list[float] | None = None,
         error: str | None = None,
+        copies: int | None = None,
         **options: Any,
     ) -> None:
-        """Registers a job. Its first attempt lasts as long as the first of ``lasts`` says, and so on; any further one
-        as long as the last. Then it raises ``error``, if there is one."""
+        """Registers a job, or so many, numbered.
+
+        Its first attempt lasts as long as the first of ``lasts`` says, and so on; any further one as long as the last.
+        Then it raises ``error``, if there is one.
+        """
 
         def handler(ctx: RunContext) -> None:
             about = {"job": ctx.job, "slot_ms": to_ms(ctx.slot), "attempt": ctx.attempt, "fence": ctx.fence}
@@ -107,10 +112,11 @@ class Worker:
             if error is not None:
                 raise ValueError(error)
 
-        if every is not None:
-            self._scheduler.every(name, every, handler, **options)
-        else:
-            self._scheduler.cron(name, str(cron), handler, seconds=True, **options)
+        for each in [name] if copies is None else [f"{name}-{number}" for number in range(copies)]:
+            if every is not None:
+                self._scheduler.every(each, every, handler, **options)
+            else:
+                self._scheduler.cron(each, str(cron), handler, seconds=True, **options)
 
     def run_now(self, name: str, times: int) -> None:
         """Runs a job so often, one run after the other."""
@@ -123,15 +129,30 @@ class Worker:
 
     def threads(self, label: str) -> None:
         """Tells every thread of this process but the main one and this."""
-        mine = (threading.main_thread(), threading.current_thread())
-        told = [(thread.name, thread.ident) for thread in threading.enumerate() if thread not in mine]
-        self._log.write("threads", label=label, threads=told)
+        self._log.write("threads", label=label, threads=self._threads())
+
+    def most_threads(self, label: str, seconds: float) -> None:
+        """Tells how many threads this process has at most in this time, the main one and this not counted."""
+        end = time.monotonic() + seconds
+        most: list[tuple[str, int | None]] = []
+        while time.monotonic() < end:
+            most = max(most, self._threads(), key=len)
+            time.sleep(0.05)
+        others = [name for name, _ in most if not name.startswith("anarchon-timer-")]
+        self._log.write("most_threads", label=label, count=len(most), others=others)
 
     def memory(self, label: str) -> None:
         """Tells how much memory this process holds now."""
         with open("/proc/self/statm", encoding="ascii") as statm:
             pages = int(statm.read().split()[1])
         self._log.write("memory", label=label, kib=pages * resource.getpagesize() // 1024)
+
+    def _threads(self) -> list[tuple[str, int | None]]:
+        return [
+            (thread.name, thread.ident)
+            for thread in threading.enumerate()
+            if thread.name not in ("MainThread", "wishes")
+        ]
 
     def _tell(self, event: Event) -> None:
         self._log.write(
