@@ -8,6 +8,7 @@ test.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import os
@@ -181,5 +182,6 @@ class Worker:
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)  # for whoever wonders why one does not end: kill -USR1
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     Worker(json.loads(sys.argv[1])).work()
