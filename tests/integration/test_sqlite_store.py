@@ -317,6 +317,21 @@ class TestForks:
             assert child.value() == "running"
             assert backend.active("sync")[0].instance_id == "instance-held"
 
+    def test_a_fork_waits_until_no_thread_is_inside_sqlite(self, path: Path, backend: SQLiteBackend) -> None:
+        backend.save_result("sync", record(1))
+        with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            thread = threading.Thread(target=lambda: backend.claim(request(1_000, "thread")))
+            thread.start()
+            until(lambda: backend._writer._connection is not None and backend._writer._connection._inside)
+            at_fork.append(lambda: other.execute("ROLLBACK"))
+            try:
+                child = Child(lambda: backend.claim(request(1_000, "child")).outcome.value)
+            finally:
+                at_fork.clear()
+        thread.join(30)
+        assert child.value() == "running"
+
     @pytest.mark.parametrize("fork", [os.fork, fork_in_c], ids=["fork", "fork_in_c"])
     def test_a_child_that_was_forked_in_the_middle_of_a_transaction_has_no_part_in_it(
         self, path: Path, signals: Any, fork: Callable[[], int]
@@ -714,6 +729,14 @@ def open_files() -> list[str]:
         with suppress(FileNotFoundError):  # The one by which the directory itself was read.
             files.append(os.readlink(f"/proc/self/fd/{name}"))
     return files
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """For what no event tells: the moment at which a thread is inside SQLite."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def run_script(script: str, *before: str) -> subprocess.CompletedProcess[str]:

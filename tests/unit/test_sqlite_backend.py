@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -256,15 +257,18 @@ class TestFilesOfOthers:
     def test_a_log_that_another_application_has_not_folded_in_is_left_alone(
         self, path: Path, backend: SQLiteBackend, clock: ManualClock
     ) -> None:
-        with closing(sqlite3.connect(path, isolation_level=None)) as theirs:
-            theirs.executescript("PRAGMA journal_mode = wal; CREATE TABLE users (name);")
-            log = path.with_name("jobs.db-wal")
-            before = path.read_bytes(), log.read_bytes()
-            for call in every_call(backend, clock.now_ms()):
-                with pytest.raises(BackendError, match="belongs to another application"):
-                    call()
-            backend.close()
-            assert (path.read_bytes(), log.read_bytes()) == before
+        theirs, log = path.with_name("theirs.db"), path.with_name("jobs.db-wal")
+        with closing(sqlite3.connect(theirs, isolation_level=None)) as connection:
+            connection.executescript("PRAGMA journal_mode = wal; CREATE TABLE users (name);")
+            # As after a crash: whoever opens the file to write in it would fold in the log.
+            shutil.copy(theirs, path)
+            shutil.copy(f"{theirs}-wal", log)
+        before = path.read_bytes(), log.read_bytes()
+        for call in every_call(backend, clock.now_ms()):
+            with pytest.raises(BackendError, match="belongs to another application"):
+                call()
+        backend.close()
+        assert (path.read_bytes(), log.read_bytes()) == before
 
     @pytest.mark.parametrize(
         "content", [b"hi", b"This is no database. " * 1000, b"SQLite format 3\x00" + b"\xff" * 4080]
