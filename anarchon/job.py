@@ -71,9 +71,10 @@ def make_call(handler: object, job: str) -> Callable[[Any], object]:
     if not callable(handler):
         raise ConfigurationError(f"The handler of job {job!r} must be callable, not {type(handler).__name__}.")
     _refuse_deferred(handler, job)
-    try:
-        signature = inspect.signature(handler)
-    except (ValueError, TypeError):
+    signature = _signature(handler)
+    if signature is None and isinstance(handler, functools.partial) and _signature(handler.func) is not None:
+        raise ConfigurationError(f"The handler of job {job!r} is a partial whose function cannot take its arguments.")
+    if signature is None:
         # Some callables of C say nothing of their arguments; the context is what the docs promise.
         return handler
     if _can_be_called(signature, None):
@@ -90,6 +91,13 @@ def make_call(handler: object, job: str) -> Callable[[Any], object]:
 
 def _without_context(handler: Callable[[], object], context: object) -> object:
     return handler()
+
+
+def _signature(handler: Callable[..., object]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(handler)
+    except (ValueError, TypeError):
+        return None
 
 
 def _can_be_called(signature: inspect.Signature, *arguments: object) -> bool:
