@@ -81,7 +81,8 @@ def worker(given: argparse.Namespace) -> int:
     if not jobs:
         raise UsageError(f"{given.target} has no jobs, and a worker without jobs has nothing to do.")
     log = _log_events(scheduler, logging.DEBUG if given.verbose else logging.INFO)
-    log.info("%s runs %d jobs of %s until SIGTERM or SIGINT.", scheduler.instance_id, len(jobs), given.target)
+    count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+    log.info("%s runs %s of %s until SIGTERM or SIGINT.", scheduler.instance_id, count, given.target)
     ended = scheduler.run_forever(given.stop_timeout)
     log.info("Stopped: %s.", "every run has ended" if ended else "not every run ended in time")
     return Exit.SUCCESS if ended else Exit.FAILED
@@ -257,7 +258,8 @@ def _sigterm_ends() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        # None: it was not Python that had set it.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
 def _log_events(scheduler: Scheduler, level: int) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
