@@ -48,16 +48,17 @@ class RedisServer:
 
     Args:
         directory: for its files.
-        options: more of its configuration, such as ``maxmemory="5mb"`` (an underscore stands for a hyphen).
+        options: more of its configuration, such as ``maxmemory="5mb"`` (an underscore stands for a hyphen); None leaves
+            out a line that stands there otherwise.
         ready: the line of its log that says that it serves.
     """
 
-    def __init__(self, directory: Path, *, ready: str = "Ready to accept connections", **options: str) -> None:
+    def __init__(self, directory: Path, *, ready: str = "Ready to accept connections", **options: str | None) -> None:
         self.directory = directory
         self.port = free_port()
         self._ready = ready
         # Every write is on disk before it is answered, so that a stopped server comes back with all of them.
-        self._options = {"appendonly": "yes", "appendfsync": "always", **options}
+        self._options = {"save": '""', "appendonly": "yes", "appendfsync": "always", **options}
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -68,8 +69,10 @@ class RedisServer:
         """Returns when the server serves."""
         self.directory.mkdir(parents=True, exist_ok=True)
         configuration = self.directory / "server.conf"
-        lines = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.directory), "save": '""', **self._options}
-        configuration.write_text("".join(f"{name.replace('_', '-')} {value}\n" for name, value in lines.items()))
+        lines = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.directory), **self._options}
+        configuration.write_text(
+            "".join(f"{name.replace('_', '-')} {value}\n" for name, value in lines.items() if value is not None)
+        )
         command = [server_binary(), str(configuration), *arguments]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert self._process.stdout is not None
@@ -79,6 +82,7 @@ class RedisServer:
                 told.append(line)
                 if self._ready in line:
                     return self
+        self.kill()
         raise RuntimeError(f"The server did not start:\n{''.join(told)}")
 
     def stop(self) -> None:

@@ -13,7 +13,6 @@ Guarantees:
 
 from __future__ import annotations
 
-import inspect
 import os
 import socket
 from abc import ABC, abstractmethod
@@ -24,7 +23,6 @@ from urllib.parse import quote
 import redis
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
-from redis.connection import AbstractConnection, UnixDomainSocketConnection
 from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
@@ -150,12 +148,12 @@ class OwnClient(ClientSource):
             client.connection_pool.disconnect(inuse_connections=False)
 
     def _make(self) -> redis.Redis:
-        options = {"max_connections": MAX_CONNECTIONS, "protocol": 2, **self._address.options, **_SILENT}
+        options = {"max_connections": MAX_CONNECTIONS, "protocol": 2, **self._address.options}
         options["socket_connect_timeout"], options["socket_timeout"] = self._connect_s, self._read_s
         options["retry"] = Retry(NoBackoff(), 0)
         kind: Any = _TLSConnection if self._address.tls else _Connection
         if "path" in options:
-            kind = UnixDomainSocketConnection
+            kind = _SocketConnection
         return redis.Redis(connection_pool=redis.ConnectionPool(connection_class=kind, **options))
 
 
@@ -184,6 +182,18 @@ class GivenClient(ClientSource):
         return renewed(self._given)
 
 
+class _Quiet:
+    """A reader's account may do nothing but read: a new connection does not introduce itself (CLIENT SETINFO)."""
+
+    def __init__(self: Any, **options: Any) -> None:
+        super().__init__(**options)
+        # How to turn it off changes from version to version; these are what the versions look at.
+        for name in ("driver_info", "lib_name", "lib_version"):
+            setattr(self, name, None)
+        # redis-py 5.0.0 forgets it for a socket in the file system.
+        self.socket_timeout = options["socket_timeout"]
+
+
 class _DividesConnecting:
     """A name may stand for several addresses (localhost often does for two), and redis-py gives each the whole time."""
 
@@ -197,22 +207,26 @@ class _DividesConnecting:
         return super()._connect()  # type: ignore[misc]
 
 
-class _Connection(_DividesConnecting, redis.Connection):
+class _Connection(_Quiet, _DividesConnecting, redis.Connection):
     pass
 
 
-class _TLSConnection(_DividesConnecting, redis.SSLConnection):
+class _TLSConnection(_Quiet, _DividesConnecting, redis.SSLConnection):
     pass
 
 
-def _silent() -> dict[str, None]:
-    # A reader's account may do nothing but read; so the client does not introduce itself by CLIENT SETINFO.
-    parameters = inspect.signature(AbstractConnection.__init__).parameters
-    names = ("driver_info",) if "driver_info" in parameters else ("lib_name", "lib_version")
-    return {name: None for name in names if name in parameters}
-
-
-_SILENT = _silent()
+class _SocketConnection(_Quiet, redis.UnixDomainSocketConnection):
+    def _connect(self: Any) -> socket.socket:
+        # redis-py 5 leaves the socket open where connecting fails.
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(self.socket_connect_timeout)
+            connection.connect(self.path)
+            connection.settimeout(self.socket_timeout)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import threading
 from typing import Any
 
 import redis
+from redis.cluster import ClusterNode, RedisCluster
 from redis.sentinel import SentinelConnectionPool
 
 from anarchon.backends.redis_limits import is_cluster
@@ -63,16 +62,25 @@ def _sentinel_pool(pool: Any) -> Any:
 
 
 def _cluster(client: Any) -> Any:
-    fresh = copy.copy(client)
-    old = client.nodes_manager
-    fresh._lock = threading.RLock()
-    fresh.nodes_manager = type(old)(
-        startup_nodes=[type(node)(node.host, node.port) for node in old.startup_nodes.values()],
-        from_url=old.from_url,
-        require_full_coverage=old._require_full_coverage,
-        dynamic_startup_nodes=old._dynamic_startup_nodes,
-        connection_pool_class=old.connection_pool_class,
-        address_remap=old.address_remap,
-        **old.connection_kwargs,
+    nodes = client.nodes_manager
+    options = {
+        name: value for name, value in nodes.connection_kwargs.items() if name not in ("retry", "connection_class")
+    }
+    options["redis_connect_func"] = client.user_on_connect_func  # the cluster's own stands in its place there
+    if nodes.connection_kwargs.get("connection_class") is redis.SSLConnection:
+        options["ssl"] = True  # it was made from a URL
+    if hasattr(client, "cluster_error_retry_attempts"):  # redis-py 5
+        options["cluster_error_retry_attempts"] = client.cluster_error_retry_attempts
+    if hasattr(client, "load_balancing_strategy"):
+        options["load_balancing_strategy"] = client.load_balancing_strategy
+    node_class: Any = ClusterNode
+    return RedisCluster(
+        startup_nodes=[node_class(node.host, node.port) for node in nodes.startup_nodes.values()],
+        require_full_coverage=nodes._require_full_coverage,
+        dynamic_startup_nodes=nodes._dynamic_startup_nodes,
+        address_remap=nodes.address_remap,
+        reinitialize_steps=client.reinitialize_steps,
+        read_from_replicas=client.read_from_replicas,
+        retry=getattr(client, "retry", None),
+        **options,
     )
-    return fresh
