@@ -235,6 +235,8 @@ class Event:
         instance_id: the instance that tells it.
         reason: for ``skip``: ``taken``, ``overlap`` or ``late``; for ``interrupted``: ``stop`` or ``lease-lost``.
         holder: for ``skip``, the instance that runs it or is in the way, where known.
+        previous: for the ``start`` of a scheduled run's first attempt, the newest slot granted before it, if any: those
+            between the two were run by nobody, since no instance was up, or each had its reason for a skip.
         count: how many slots a ``skip`` stands for: 1, but for the last of very many late ones; None if not known.
         operation: for ``error``: what failed, such as ``claim``.
         exception: for ``failure`` and ``interrupted``, what the handler raised; for ``error``, what went wrong.
@@ -251,6 +253,7 @@ class Event:
     fence: int | None = None
     reason: str | None = None
     holder: str | None = None
+    previous: datetime | None = None
     count: int | None = 1
     operation: str | None = None
     exception: BaseException | None = field(default=None, compare=False)

@@ -52,6 +52,7 @@ class LeasedRun:
     ) -> None:
         self._job = job
         self._request = request
+        self._latest_ms = reply.latest_ms
         self._counted_from_ms = counted_from_ms
         self._store = store
         self._parts = parts
@@ -89,7 +90,7 @@ class LeasedRun:
             self.context._cancel("lease-lost")
         if self.context.reason is not None:
             return Ended("interrupted", 0, reason=self.context.reason)
-        self._parts.teller.start(self.context)
+        self._parts.teller.start(self.context, self._latest_ms)
         return self._parts.executor.execute(self._job, self.context)
 
     def _new_heartbeat(self) -> Heartbeat:

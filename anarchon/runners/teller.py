@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 from anarchon.context import RunContext
 from anarchon.durations import from_ms
@@ -21,8 +22,12 @@ class Teller:
         self._emit = emit
         self._instance_id = instance_id
 
-    def start(self, context: RunContext) -> None:
-        self._emit(self._of_run("start", context))
+    def start(self, context: RunContext, latest_ms: int | None = None) -> None:
+        """A run begins; ``latest_ms`` is the newest slot granted before it, where that is known."""
+        previous = None
+        if latest_ms is not None and context.attempt == 1 and context.trigger != "manual":
+            previous = from_ms(latest_ms)
+        self._emit(self._of_run("start", context, previous=previous))
 
     def result(self, context: RunContext, ended: Ended, record: RunRecord) -> None:
         self._emit(
@@ -62,6 +67,7 @@ class Teller:
         type: str,
         context: RunContext,
         reason: str | None = None,
+        previous: datetime | None = None,
         exception: BaseException | None = None,
         record: RunRecord | None = None,
     ) -> Event:
@@ -75,6 +81,7 @@ class Teller:
             trigger=context.trigger,
             fence=context.fence,
             reason=reason,
+            previous=previous,
             exception=exception,
             record=record,
         )
