@@ -139,12 +139,13 @@ def _after_fork_in_parent() -> None:
 
 def _after_fork_in_child() -> None:
     global _pid, _forking
-    _pid = os.getpid()
     _forking = threading.Lock()
     _quieted.clear()
     for door in list(_doors):
         door._renew()
     leave_behind()
+    # Last: it tells the other threads of the child that all is ready.
+    _pid = os.getpid()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -512,6 +512,21 @@ class TestLocks:
                 assert "other processes kept it locked" in refusal(call)
         assert backend.claim(request(1_000)).outcome is Outcome.WON
 
+    def test_a_change_to_the_log_waits_for_readers_and_is_an_error_if_they_stay(
+        self, backend: SQLiteBackend, path: Path
+    ) -> None:
+        backend.save_result("sync", record(1))
+        backend.close()
+        backend.bound_calls(100)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("PRAGMA journal_mode = delete")
+            other.execute("BEGIN")
+            other.execute("SELECT * FROM history").fetchall()
+            assert "other processes kept it locked" in refusal(lambda: backend.claim(request(1_000)))
+            other.execute("COMMIT")
+            assert backend.claim(request(1_000)).outcome is Outcome.WON
+            assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
 
 class TestDisks:
     def test_a_full_database_is_an_error_that_leaves_all_as_it_was(self, backend: SQLiteBackend) -> None:

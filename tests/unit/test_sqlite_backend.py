@@ -18,6 +18,7 @@ import pytest
 from anarchon.backends import LeaseBackend, open_backend
 from anarchon.backends.memory import MemoryBackend
 from anarchon.backends.sqlite import SQLiteBackend
+from anarchon.backends.sqlite_connection import Connection
 from anarchon.backends.sqlite_file import APPLICATION_ID, STATEMENTS
 from anarchon.durations import from_ms
 from anarchon.errors import BackendError, ConfigurationError
@@ -152,6 +153,19 @@ class TestItsFile:
         with backend._writer.lent() as connection:
             assert connection is not None
             assert connection.run("PRAGMA synchronous") == [(2,)]
+
+    def test_a_file_system_that_can_have_no_log_is_refused(
+        self, backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # SQLite does not fail there: it answers with the mode that it stays in.
+        run = Connection.run
+        monkeypatch.setattr(
+            Connection,
+            "run",
+            lambda self, sql, *values: [("delete",)] if "journal_mode" in sql else run(self, sql, *values),
+        )
+        with pytest.raises(BackendError, match=r"jobs\.db is on a file system without shared memory"):
+            backend.save_result("sync", record(1_000))
 
     def test_an_empty_file_is_made_ours(self, backend: SQLiteBackend, path: Path) -> None:
         path.touch()
