@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -101,6 +102,7 @@ class Fleet:
         self._lock = threading.Lock()
         self._read = 0
         self._lines: list[Line] = []
+        self._lines_by_what: dict[str, list[Line]] = defaultdict(list)
 
     def __repr__(self) -> str:
         return f"<Fleet on {self.url.partition(':')[0]}>"
@@ -143,7 +145,7 @@ class Fleet:
         for name in names:
             self.wait_for(what="ready", worker=name)
 
-    def lines(self, **wanted: Any) -> list[Line]:
+    def lines(self, what: str | None = None, **wanted: Any) -> list[Line]:
         """What has been logged so far, in order, as far as it has these values."""
         with self._lock:
             with open(self._log, "rb") as log:
@@ -151,8 +153,10 @@ class Fleet:
                 whole = log.read().rpartition(b"\n")[0]
             if whole:
                 self._read += len(whole) + 1
-                self._lines += map(json.loads, whole.split(b"\n"))
-            lines = list(self._lines)
+                for line in map(json.loads, whole.split(b"\n")):
+                    self._lines.append(line)
+                    self._lines_by_what[line["what"]].append(line)
+            lines = list(self._lines if what is None else self._lines_by_what[what])
         return [line for line in lines if all(line.get(name) == value for name, value in wanted.items())]
 
     def wait_for(self, count: int = 1, timeout_s: float = 60, **wanted: Any) -> list[Line]:

@@ -17,12 +17,12 @@ Kept = dict[tuple[Any, ...], Any]
 
 def kept(fleet: Fleet) -> Kept:
     """Everything in the fleet's store: ``("run", run id, field)``, ``("record", run id, attempt)``, and the rest."""
-    if fleet.prefix is None:
+    if fleet.url.startswith("sqlite:"):
         with closing(sqlite3.connect(fleet.url.removeprefix("sqlite:///"))) as file:
             file.row_factory = sqlite3.Row
             return _kept_in_sqlite(file)
     with redis.Redis.from_url(fleet.url, decode_responses=True) as client:
-        return _kept_in_redis(client, fleet.prefix)
+        return _kept_in_redis(client, fleet.prefix or "anarchon:")
 
 
 def changes(before: Kept, after: Kept) -> set[tuple[Any, ...]]:
