@@ -525,6 +525,7 @@ class TestLocks:
             assert "other processes kept it locked" in refusal(lambda: backend.claim(request(1_000)))
             other.execute("COMMIT")
             assert backend.claim(request(1_000)).outcome is Outcome.WON
+            other.execute("SELECT * FROM history").fetchall()  # Only now does it look at the file again.
             assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
