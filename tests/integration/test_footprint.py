@@ -10,8 +10,8 @@ import redis
 from fleet import Fleet, only, together
 from kept import kept
 
-# What Python's allocator may keep for itself: less than a kilobyte for each of 2,000 runs. On SQLite also what it keeps
-# of the file's pages, at most 2,000 KiB for each of the two connections, while what tells repeated calls fills the file.
+# What Python's allocator may keep for itself: less than a kilobyte for each of 2,000 runs. On SQLite also the pages of
+# the file that it keeps at hand, at most 2,000 KiB for each of the two connections; what tells repeated calls fills them.
 LIMIT_KIB = {"redis": 1_800, "sqlite": 1_800 + 2 * 2_000}
 
 HISTORY = 50
