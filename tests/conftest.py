@@ -43,7 +43,7 @@ def prefix(request: pytest.FixtureRequest) -> Iterator[str]:
     prefix = f"test:{uuid.uuid4().hex}:"
     yield prefix
     if "redis_url" in request.fixturenames:
-        with redis.Redis.from_url(request.getfixturevalue("redis_url")) as client:
+        with redis.Redis.from_url(request.getfixturevalue("redis_url"), protocol=2) as client:
             for key in client.scan_iter(match=f"{prefix}*", count=1000):
                 client.delete(key)
 

@@ -144,8 +144,7 @@ class OwnClient(ClientSource):
     def close(self) -> None:
         client = self._clients.pop(_generation, None)
         if client is not None:
-            # Connections in use are closed when their call has ended and the old pool is gone.
-            client.connection_pool.disconnect(inuse_connections=False)
+            _hang_up(client)
 
     def _make(self) -> redis.Redis:
         options = {"max_connections": MAX_CONNECTIONS, "protocol": 2, **self._address.options}
@@ -158,7 +157,7 @@ class OwnClient(ClientSource):
 
 
 class GivenClient(ClientSource):
-    """The user's own client, used as it is and never closed; in a child, a fresh one of the same kind."""
+    """The user's own client, used as it is and never closed; in a child, one like it that is made here."""
 
     def __init__(self, client: object) -> None:
         super().__init__()
@@ -177,6 +176,12 @@ class GivenClient(ClientSource):
 
     def bound(self, limit_ms: int) -> None:
         check_bound(self._given, limit_ms)
+
+    def close(self) -> None:
+        renewed = self._clients.get(_generation)
+        if renewed is not None and renewed is not self._given:
+            del self._clients[_generation]
+            _hang_up(renewed)
 
     def _make(self) -> Any:
         return renewed(self._given)
@@ -227,6 +232,12 @@ class _SocketConnection(_Quiet, redis.UnixDomainSocketConnection):
             connection.close()
             raise
         return connection
+
+
+def _hang_up(client: Any) -> None:
+    for pool in pools_of(client):
+        # Those in use are closed when their call has ended and the pool is gone.
+        pool.disconnect(inuse_connections=False)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -292,6 +292,7 @@ if child == 0:
     grandchild = os.fork()
     if grandchild == 0:
         os._exit(0 if backend.time("sync") >= before else 3)
+    backend.close()
     os._exit(0 if after[0] >= before and os.waitpid(grandchild, 0)[1] == 0 else 4)
 _, status = os.waitpid(child, 0)
 done.set()
