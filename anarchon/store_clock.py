@@ -103,8 +103,9 @@ class StoreClock:
                 estimate.samples.clear()
             estimate.samples.append(sample)
             estimate.stale = False
-            estimate.difference_ms = _best(estimate).difference_ms  # type: ignore[union-attr]
-            tell_ms = self._worth_telling(estimate)
+            best = _best(estimate) or sample
+            estimate.difference_ms = best.difference_ms
+            tell_ms = self._worth_telling(estimate, best.round_trip_ms // 2)
         if tell_ms is not None:
             _logger.warning(
                 "This host's clock is %s %s the store's. Slots keep the store's time.",
@@ -165,11 +166,12 @@ class StoreClock:
                 estimate.difference_ms -= step_ms
             estimate.stale = True
 
-    def _worth_telling(self, estimate: _Estimate) -> int | None:
+    def _worth_telling(self, estimate: _Estimate, doubt_ms: int) -> int | None:
         difference_ms = estimate.difference_ms
         if abs(difference_ms) < _TELL_AGAIN_MS:
             estimate.told_ms = 0
-        if abs(difference_ms) <= _TELL_MS or abs(difference_ms - estimate.told_ms) <= _TELL_MS:
+        # An answer that was slow to come may be all that there is to the difference.
+        if abs(difference_ms) <= _TELL_MS + doubt_ms or abs(difference_ms - estimate.told_ms) <= _TELL_MS + doubt_ms:
             return None
         estimate.told_ms = difference_ms
         return difference_ms

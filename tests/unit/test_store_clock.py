@@ -279,6 +279,19 @@ def test_a_difference_about_a_second_is_not_told_over_and_over(world: World, cap
     assert len(told(caplog)) == 1
 
 
+def test_an_answer_that_was_slow_to_come_is_not_taken_for_a_difference(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = Host(world)
+    host.there_ms = 4_000
+    with caplog.at_level(logging.WARNING, "anarchon"):
+        host.store_clock.refresh("x")
+        assert told(caplog) == []
+        host.ahead_ms = 60_000
+        host.store_clock.refresh("x")
+    assert len(told(caplog)) == 1
+
+
 def test_a_cluster_has_a_clock_a_node(world: World) -> None:
     nodes = {"a": "node-1", "b": "node-2", "c": "node-1"}
     host = Host(world, clock_of=nodes.__getitem__)
