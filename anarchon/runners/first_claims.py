@@ -138,8 +138,10 @@ class FirstClaims:
             claim.asked_from_ms = None
             self._again(claim, min(reply.wait_ms, _LONGEST_WAIT_MS))
             return
-        self._leave(claim)
-        self._answered(claim, reply)
+        try:
+            self._answered(claim, reply)
+        finally:
+            self._leave(claim)
 
     def _again(self, claim: Claim, delay_ms: int) -> None:
         """Asks again later, unless a newer slot waits or this one may not start any more."""
