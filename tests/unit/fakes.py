@@ -63,13 +63,21 @@ class Script:
 
     def __init__(self) -> None:
         self._acts: dict[str, deque[Any]] = defaultdict(deque)
+        self._hangs: list[Hang] = []
         self.down = False
         #: Every call, in order: the verb and what it was given.
         self.calls: list[tuple[Any, ...]] = []
-        self.times: list[int] = []
 
     def next(self, verb: str, *acts: Any) -> None:
         self._acts[verb].extend(acts)
+        self._hangs += [act for act in acts if isinstance(act, Hang)]
+
+    def end(self) -> None:
+        """From now on the store works, and lets go whatever hangs."""
+        self.down = False
+        self._acts.clear()
+        for hang in self._hangs:
+            hang.let_go()
 
     def sent(self, verb: str) -> list[tuple[Any, ...]]:
         """What each call of the verb was given."""

@@ -173,7 +173,7 @@ class World:
 
     def close(self) -> None:
         """Stops every scheduler, and sees to it that no thread is left."""
-        self.script.down = False
+        self.script.end()
         for scheduler in self.schedulers:
             self.run(lambda stopped=scheduler: stopped.stop("1m"))
         for threads in self._threads:
