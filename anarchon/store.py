@@ -149,7 +149,13 @@ class ClaimOnlyStore(_Calls):
         self.clock = StoreClock(sources.clock)
 
     def claim(self, request: ClaimRequest) -> ClaimReply:
-        """``won``, or ``done``: somebody else has the slot. There is no telling whether they have finished it."""
+        """``won``, or ``done``: somebody else has the slot, and there is no telling whether they have finished it.
+
+        ``late``, by this host's clock: nobody else looks at the time.
+        """
+        asked_ms = self.clock.now_ms(request.job)
+        if asked_ms - request.slot_ms > request.window_ms:
+            return ClaimReply(Outcome.LATE, asked_ms)
         send = lambda: self._backend.claim(request.job, request.slot_ms, request.token)  # noqa: E731
         won = self._once("claim", request.job, send)
         now_ms = self.clock.now_ms(request.job)

@@ -77,7 +77,8 @@ class ClaimOnlyRunner:
     def _answered(self, claim: Claim, reply: ClaimReply) -> None:
         job, request = claim.job, claim.request
         if reply.outcome is not Outcome.WON:
-            self._parts.teller.skip(job.name, request.slot_ms, request.trigger, "taken")
+            reason = "late" if reply.outcome is Outcome.LATE else "taken"
+            self._parts.teller.skip(job.name, request.slot_ms, request.trigger, reason)
             return
         context = self._context(job, request, reply)
         if not self._begin(job, context):

@@ -275,6 +275,14 @@ def test_a_claim_only_store_answers_won_or_done(world: World, told: Told) -> Non
     assert store.clock.now_ms("x") == world.now_ms
 
 
+def test_a_claim_only_store_is_not_asked_for_a_slot_that_is_late(world: World, told: Told) -> None:
+    backend = FirstComeBackend()
+    store = ClaimOnlyStore(backend, world.sources(), told)
+    assert store.claim(request(world, slot_ms=world.now_ms - 60_000)).outcome is Outcome.WON
+    assert store.claim(request(world, slot_ms=world.now_ms - 60_001)).outcome is Outcome.LATE
+    assert len(backend.script.calls) == 1
+
+
 def test_a_claim_only_store_repeats_its_results_and_tells_outages(world: World, told: Told) -> None:
     backend = FirstComeBackend()
     store = ClaimOnlyStore(backend, world.sources(), told)
