@@ -13,6 +13,9 @@ Guarantees:
 
 from __future__ import annotations
 
+# Python imports this when the first name is looked up. A fork in the middle of that would leave the import locked in
+# the child, which then could not look up any.
+import encodings.idna  # noqa: F401
 import os
 import socket
 from abc import ABC, abstractmethod
@@ -236,8 +239,11 @@ class _SocketConnection(_Quiet, redis.UnixDomainSocketConnection):
 
 def _hang_up(client: Any) -> None:
     for pool in pools_of(client):
-        # Those in use are closed when their call has ended and the pool is gone.
-        pool.disconnect(inuse_connections=False)
+        if isinstance(pool, redis.BlockingConnectionPool):
+            pool.disconnect()  # redis-py 5 can only close them all here
+        else:
+            # Those in use are closed when their call has ended and the pool is gone.
+            pool.disconnect(inuse_connections=False)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
