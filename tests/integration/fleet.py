@@ -11,6 +11,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -57,9 +58,10 @@ class Worker:
         self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """``kill -9``; returns when it is gone."""
+        """``kill -9``, for it and for its children; returns when it is gone."""
         self._told_to_end = True
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._end()
 
     def wait(self, timeout_s: float = 60) -> int:
@@ -117,22 +119,23 @@ class Fleet:
         url: str | None = None,
     ) -> Worker:
         """Starts a worker and returns at once; its log says ``ready`` when its scheduler has been started."""
-        given = {
-            "name": name,
-            "log": str(self._log),
-            "url": url or self.url,
-            "prefix": self.prefix,
-            "jobs": list(jobs),
-            "skew_ms": skew_ms,
-            "stop_timeout": stop_timeout,
-        }
+        given = {"jobs": list(jobs), "skew_ms": skew_ms, "stop_timeout": stop_timeout}
+        if url is not None:
+            given["url"] = url
+        return self.launch(name, "worker.py", given)
+
+    def launch(self, name: str, script: str, given: Line, *, warnings: tuple[str, ...] = ("error",)) -> Worker:
+        """Starts any script of this directory that takes what it is given as JSON and writes the log of a worker."""
+        given = {"name": name, "log": str(self._log), "url": self.url, "prefix": self.prefix, **given}
+        options = [part for each in warnings for part in ("-W", each)]
         complaints = self._directory / f"{name}.err"
         with open(complaints, "wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-W", "error", str(Path(__file__).with_name("worker.py")), json.dumps(given)],
+                [sys.executable, *options, str(Path(__file__).with_name(script)), json.dumps(given)],
                 env={**os.environ, "PYTHONPATH": str(_ROOT)},
                 stdin=subprocess.PIPE,
                 stderr=stderr,
+                start_new_session=True,
             )
         worker = self.workers[name] = Worker(name, process, complaints)
         return worker

@@ -11,7 +11,7 @@ from fleet import Fleet, only, together
 from kept import kept
 
 # What Python's allocator may keep for itself: less than a kilobyte for each of 2,000 runs. On SQLite also the pages of
-# the file that it keeps at hand, at most 2,000 KiB for each of the two connections; what tells repeated calls fills them.
+# the file that it keeps at hand, at most 2,000 KiB for each of its two connections: there is much to tell repeats by.
 LIMIT_KIB = {"redis": 1_800, "sqlite": 1_800 + 2 * 2_000}
 
 HISTORY = 50

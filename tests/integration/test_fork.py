@@ -1,0 +1,71 @@
+"""A server that forks while its scheduler is at work: no child hangs, runs its parent's jobs or takes its name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from fleet import Fleet, Line, only, together
+from judge import faults_of_early_runs, faults_of_runs
+
+JOBS, EVERY_MS = 6, 100
+
+# In turn, so that the forks are spread over what the parent's threads are doing.
+HOOKS = ["start", "forget", "forget"] * 3
+
+
+@pytest.fixture
+def fleets(make_fleet: Callable[[str], Fleet]) -> list[Fleet]:
+    return [make_fleet("redis"), make_fleet("sqlite")]
+
+
+def test_children_of_a_server_run_jobs_where_their_hook_starts_the_scheduler_and_nowhere_else(
+    fleets: list[Fleet],
+) -> None:
+    together(fleets, fork_and_serve)
+
+
+def fork_and_serve(fleet: Fleet) -> None:
+    given = {"jobs": JOBS, "every": f"{EVERY_MS}ms", "hooks": HOOKS}
+    # Python 3.12 warns of what is tried here.
+    server = fleet.launch("server", "preload.py", given, warnings=("error", "ignore:This process:DeprecationWarning"))
+    fleet.wait_for(what="forked")
+    found = fleet.wait_for(len(HOOKS), what="found")
+    starters = {line["worker"] for line in found if line["hook"] == "start"}
+    fleet.wait_until(
+        lambda: starters <= {line["worker"] for line in fleet.lines("begin")}, "every starter has run a job"
+    )
+    first_ms = fleet.lines("begin")[-1]["slot_ms"]
+    last_ms = first_ms + 2000
+    for number in range(JOBS):
+        fleet.wait_for(what="end", job=f"job-{number}", slot_ms=last_ms)
+    server.terminate()
+    assert server.wait() == 0
+    assert only(fleet.lines("stopped"))["children"] == [0] * len(HOOKS)
+
+    lines = fleet.lines()
+    for number in range(JOBS):
+        assert faults_of_runs(lines, f"job-{number}", EVERY_MS, first_ms, last_ms) == []
+    assert faults_of_early_runs(lines) == []
+    assert {line["worker"] for line in fleet.lines("begin")} == {"parent", *starters}
+    assert_names(found, fleet.lines("begin"))
+    warned = re.findall(r"^(\d+) WARNING This process was forked", server.complaints, re.MULTILINE)
+    assert len(warned) == len(set(warned)) == len(HOOKS)
+
+
+def assert_names(found: list[Line], begun: list[Line]) -> None:
+    """Every child has a name of its own, and runs under it."""
+    names = {line["worker"]: line["instance"] for line in found} | {"parent": "web"}
+    assert len(set(names.values())) == len(HOOKS) + 1
+    assert all(re.fullmatch(r"web(\.\d+)?", name) for name in names.values())
+    assert all(line["instance"] == names[line["worker"]] for line in begun)
+
+
+def test_a_fork_cannot_come_in_the_middle_of_the_import_that_the_first_look_up_of_a_name_needs() -> None:
+    """1. a thread looks up the first host name, and Python imports what that needs  2. another thread forks
+    3. the child looks up a name, and waits for ever for an import whose thread it does not have."""
+    look = "import sys, anarchon.backends.redis; sys.exit('encodings.idna' not in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", look]).returncode == 0
