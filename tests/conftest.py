@@ -18,8 +18,8 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if os.environ.get("REDIS_URL"):
         yield os.environ["REDIS_URL"]
         return
-    server = RedisServer(tmp_path_factory.mktemp("redis"), appendonly="no").start()
-    yield server.url
+    server = RedisServer(tmp_path_factory.mktemp("redis"), appendonly="no")
+    yield server.start().url
     server.kill()
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -124,23 +124,27 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServ
     """A cluster of two nodes, each serving half of the slots."""
     directory = tmp_path_factory.mktemp("cluster")
     servers = [RedisServer(directory / name, cluster_enabled="yes", appendonly="no") for name in ("one", "two")]
-    for server in servers:
-        while server.port > 65_535 - 10_000:  # the nodes talk to each other 10,000 ports above
-            server.port = free_port()
-        server.start()
-    nodes = [redis.Redis(port=server.port, decode_responses=True, host="127.0.0.1") for server in servers]
-    for node, (first, last) in zip(nodes, ((0, 8191), (8192, 16383))):
-        node.execute_command("CLUSTER", "ADDSLOTS", *range(first, last + 1))
-    nodes[0].execute_command("CLUSTER", "MEET", "127.0.0.1", servers[1].port)
-    deadline = time.monotonic() + 30
-    while not all(node.execute_command("CLUSTER INFO")["cluster_state"] == "ok" for node in nodes):
-        assert time.monotonic() < deadline, "the nodes do not find each other"
-        time.sleep(0.05)
-    for node in nodes:
-        node.close()
-    yield servers
-    for server in servers:
-        server.kill()
+    with ExitStack() as stack:
+        for server in servers:
+            stack.callback(server.kill)
+            while server.port > 65_535 - 10_000:  # the nodes talk to each other 10,000 ports above
+                server.port = free_port()
+            server.start()
+        join(servers)
+        yield servers
+
+
+def join(servers: list[RedisServer]) -> None:
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(redis.Redis("127.0.0.1", server.port)) for server in servers]
+        for node, slots in zip(nodes, (range(8_192), range(8_192, 16_384))):
+            node.execute_command("CLUSTER", "ADDSLOTS", *slots)
+        nodes[0].execute_command("CLUSTER", "MEET", "127.0.0.1", servers[1].port)
+        deadline = time.monotonic() + 30
+        # A node does not tell when it has found the other; it has to be asked.
+        while not all(node.execute_command("CLUSTER INFO")["cluster_state"] == "ok" for node in nodes):
+            assert time.monotonic() < deadline, "the nodes do not find each other"
+            time.sleep(0.05)
 
 
 # Each on another of the two nodes.
@@ -314,13 +318,13 @@ def in_a_child(setup: str) -> subprocess.CompletedProcess[str]:
 @contextmanager
 def sentinel_of(directory: Path) -> Iterator[tuple[Sentinel, list[RedisServer]]]:
     """A server, and a sentinel that watches it as ``main``."""
-    master = RedisServer(directory / "master").start()
-    watches = f"monitor main 127.0.0.1 {master.port} 1"
-    none = dict.fromkeys(("save", "appendonly", "appendfsync"))
-    watcher = RedisServer(directory / "sentinel", ready="+monitor master main", sentinel=watches, **none)
-    sentinel = Sentinel([("127.0.0.1", watcher.start("--sentinel").port)], sentinel_kwargs=times())
-    yield sentinel, [master, watcher]
-    for client in sentinel.sentinels:
-        client.close()
-    watcher.kill()
-    master.kill()
+    with ExitStack() as stack:
+        master = RedisServer(directory / "master")
+        stack.callback(master.kill)
+        watches = f"monitor main 127.0.0.1 {master.start().port} 1"
+        none = dict.fromkeys(("save", "appendonly", "appendfsync"))
+        watcher = RedisServer(directory / "sentinel", ready="+monitor master main", sentinel=watches, **none)
+        stack.callback(watcher.kill)
+        sentinel = Sentinel([("127.0.0.1", watcher.start("--sentinel").port)], sentinel_kwargs=times())
+        stack.callback(sentinel.sentinels[0].close)
+        yield sentinel, [master, watcher]
