@@ -65,12 +65,15 @@ class Cron:
     def next_after(self, instant_ms: int) -> int:
         begin = instant_ms // 1000 + 1
         limit = begin + _FURTHEST
+        searched, match = begin, None
         while begin < limit:
             stretch = self._stretches.at(begin)
             reached = self._reached(stretch)
             # A clock put forward: what it skipped is looked for too, at the first instant after the jump alone.
             wall = reached if begin == stretch.start else max(reached, begin + stretch.offset)
-            match = self._match(wall - 1, later=True)
+            # What was found from one time on is what is found from any time up to it: croniter need not step again.
+            if match is None or not searched <= wall <= match:
+                searched, match = wall, self._match(wall - 1, later=True)
             if match is None:
                 break
             slot = max(stretch.start, match - stretch.offset)
@@ -85,10 +88,12 @@ class Cron:
     def newest_at(self, instant_ms: int) -> int:
         until = instant_ms // 1000
         limit = until - _FURTHEST
+        searched, match = until, None
         while until > limit:
             stretch = self._stretches.at(until)
             wall = until + stretch.offset
-            match = self._match(wall + 1, later=False)
+            if match is None or not match <= wall <= searched:
+                searched, match = wall, self._match(wall + 1, later=False)
             if match is None:
                 break
             if match >= self._reached(stretch):

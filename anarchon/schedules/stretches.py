@@ -16,12 +16,13 @@ DAY = 86_400
 #: Changes of the clock beyond this are no daylight saving: they are simply the new time (Debian's cron(8)).
 _LARGEST_SHIFT = 3 * 3_600
 
-# The offset is looked at every few days, and where two looks differ the change between them is found by bisection.
-# What would be missed is a change that is taken back before the next look. The shortest stretch in the tz database is
-# a week less one hour (Brazil, October 2000).
-_LOOK = 4 * DAY
-_BLOCK = 8 * _LOOK
-_BLOCKS_KEPT = 64
+# A zone is explored a few days at a time: its offset is looked at on both ends, and where the two differ the change
+# between them is found by bisection. What would be missed is a change that is taken back before the next look. The
+# shortest stretch in the tz database is a week less one hour (Brazil, October 2000).
+_SPAN = 4 * DAY
+_SPANS_KEPT = 64
+
+_HOUR = 3_600
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WALL_EPOCH = datetime(1970, 1, 1)
@@ -54,7 +55,7 @@ class Stretches:
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone = zone
-        self._blocks: dict[int, tuple[Stretch, ...]] = {}
+        self._spans: dict[int, tuple[Stretch, ...]] = {}
 
     def at(self, second: int) -> Stretch:
         """The stretch that the second belongs to.
@@ -62,24 +63,24 @@ class Stretches:
         Raises:
             OverflowError: outside of what ``datetime`` can tell, the years 1 to 9999.
         """
-        number = second // _BLOCK
-        block = self._blocks.get(number)
-        if block is None:
-            block = tuple(self._explore(number * _BLOCK, (number + 1) * _BLOCK))
-            if len(self._blocks) >= _BLOCKS_KEPT:
-                self._blocks.clear()
-            self._blocks[number] = block
-        return next(stretch for stretch in reversed(block) if stretch.start <= second)
+        number = second // _SPAN
+        span = self._spans.get(number)
+        if span is None:
+            span = tuple(self._explore(number * _SPAN, (number + 1) * _SPAN))
+            if len(self._spans) >= _SPANS_KEPT:
+                self._spans.clear()
+            self._spans[number] = span
+        return next(stretch for stretch in reversed(span) if stretch.start <= second)
 
     def _explore(self, first: int, end: int) -> list[Stretch]:
         """The stretches from ``first`` up to ``end``, cut off at both."""
         found = []
-        # From a day before: a clock put back just before this block is still repeating itself within it.
+        # From a day before: a clock put back just before this span is still repeating itself within it.
         start = first - DAY
         offset = self._offset(start)
         reached = start + offset
         seen = start
-        for look in (*range(first, end, _LOOK), end - 1):
+        for look in (first, end - 1):
             while self._offset(look) != offset:
                 change = self._change(seen, look, offset)
                 found.append(Stretch(start, change, offset, reached))
@@ -94,7 +95,12 @@ class Stretches:
     def _change(self, same: int, other: int, offset: int) -> int:
         """The first second of another offset, between one that has this offset and one that has not."""
         while other - same > 1:
+            # Almost every change falls on a full hour (UTC): those are tried first, and the second before one.
             middle = (same + other) // 2
+            if other - same >= 2 * _HOUR:
+                middle -= middle % _HOUR
+            elif other % _HOUR == 0:
+                middle = other - 1
             if self._offset(middle) == offset:
                 same = middle
             else:

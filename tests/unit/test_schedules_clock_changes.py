@@ -387,7 +387,7 @@ def test_what_is_remembered_of_a_zone_is_bounded() -> None:
     stretches = Stretches(Counting())
     for month in range(1_000):
         stretches.at(month * 30 * 86_400)
-    assert len(stretches._blocks) <= 64
+    assert len(stretches._spans) <= 64
     asked.clear()
     stretches.at(999 * 30 * 86_400)
     assert asked == []
