@@ -36,7 +36,7 @@ class JobOptions:
 
     Attributes:
         lease_ms: how long a holder is trusted without a heartbeat; at least a second.
-        heartbeat_ms: how often the lease is renewed; at most a third of it, so that two renewals may fail.
+        heartbeat_ms: how often the lease is renewed; at most a third of it, so that one renewal may fail.
         jitter_ms: the longest random delay of the timer. The slot is never moved.
         max_late_ms: how long after its slot a run may begin.
         catch_up_ms: on start, the newest slot missed by less than this is run; None: none is.

@@ -60,6 +60,7 @@ class Scheduler:
             the process itself (a fork, a clock that differs, a handler over its timeout) always is, to ``anarchon``.
         around_run: a callable that takes the context and returns a context manager, entered around every handler call
             on its thread.
+        sources: where time, chance and threads come from, for tests and simulations; None: the real ones.
         options: defaults for the jobs: lease, heartbeat, jitter, max_late, catch_up, overlap, max_attempts, timeout,
             history_limit.
 
