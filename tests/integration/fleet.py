@@ -162,6 +162,12 @@ class Fleet:
             lines = list(self._lines if what is None else self._lines_by_what[what])
         return [line for line in lines if all(line.get(name) == value for name, value in wanted.items())]
 
+    def note(self, what: str, **more: Any) -> None:
+        """Adds a line of the test's own to the log."""
+        line = {"what": what, "wall_ms": time.time_ns() // 1_000_000, **more}
+        with open(self._log, "ab", buffering=0) as log:
+            log.write(json.dumps(line).encode() + b"\n")
+
     def wait_for(self, count: int = 1, timeout_s: float = 60, **wanted: Any) -> list[Line]:
         """Waits until so many such lines have been logged; returns all that have."""
         self.wait_until(lambda: len(self.lines(**wanted)) >= count, f"{count} lines with {wanted}", timeout_s)

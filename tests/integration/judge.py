@@ -7,7 +7,19 @@ from itertools import pairwise
 
 from fleet import Line
 
-__all__ = ["faults_of_early_runs", "faults_of_runs", "faults_of_shares"]
+from anarchon import RunRecord
+
+__all__ = [
+    "faults_of_attempts",
+    "faults_of_early_runs",
+    "faults_of_exclusion",
+    "faults_of_records",
+    "faults_of_runs",
+    "faults_of_shares",
+]
+
+# What a busy machine may put between an instant and the line in the log that tells of it.
+NOISE_MS = 500
 
 
 def faults_of_runs(lines: list[Line], job: str, interval_ms: int, first_ms: int, last_ms: int) -> list[str]:
@@ -51,3 +63,98 @@ def faults_of_shares(lines: list[Line], workers: list[str], least: float) -> lis
         for worker in workers
         if runs[worker] < least * total
     ]
+
+
+def faults_of_attempts(lines: list[Line], job: str, most: int) -> list[str]:
+    """No attempt begins twice; fences grow with slots and attempts; of a run no more than ``most`` attempts count."""
+    begins = sorted((line for line in _of(lines, job) if line["what"] == "begin"), key=lambda line: line["fence"])
+    faults = []
+    for older, newer in pairwise(begins):
+        if newer["fence"] == older["fence"]:
+            faults.append(f"{job}: fence {newer['fence']} was granted twice: {_told(older)}, {_told(newer)}.")
+        elif _place(newer) <= _place(older):
+            faults.append(f"{job}: {_told(newer)} was granted after {_told(older)}.")
+    stopped = {_place(line) for line in _of(lines, job) if line["what"] == "told" and line["reason"] == "stop"}
+    counted = Counter(line["slot_ms"] for line in begins if _place(line) not in stopped)
+    faults += [f"{job} {slot_ms}: {count} attempts." for slot_ms, count in counted.items() if count > most]
+    return faults
+
+
+def faults_of_records(lines: list[Line], job: str, records: list[RunRecord]) -> list[str]:
+    """The history tells what the handlers did: no success that was not, none that is missing, none twice."""
+    status = {(int(record.run_id), record.attempt): record.status for record in records}
+    places = {what: {_place(line) for line in _of(lines, job) if line["what"] == what} for what in ("end", "success")}
+    faults = [
+        f"{job} {place}: recorded as a success, but its handler did not end."
+        for place in status
+        if status[place] == "success" and place not in places["end"]
+    ]
+    faults += [
+        f"{job} {place}: told as a success, but recorded as {status.get(place)}."
+        for place in places["success"]
+        if status.get(place) != "success"
+    ]
+    kept = Counter(int(record.run_id) for record in records if record.status == "success" and not record.lease_lost)
+    faults += [f"{job} {slot_ms}: {count} successes with a lease." for slot_ms, count in kept.items() if count > 1]
+    begins = [line for line in _of(lines, job) if line["what"] == "begin"]
+    # The newest may belong to workers that were killed, and wait for the next grant to find their leases over.
+    settled_ms = max((line["wall_ms"] for line in begins), default=0) - 10_000
+    faults += [
+        f"{_told(line)}: begun, and not recorded."
+        for line in begins
+        if line["wall_ms"] < settled_ms and _place(line) not in status
+    ]
+    return faults
+
+
+def faults_of_exclusion(lines: list[Line], job: str) -> list[str]:
+    """No two handlers of the job are at work at one time, unless the process of the older one was paused meanwhile."""
+    works = sorted(_works(lines, job), key=lambda work: work[0]["fence"])
+    faults = []
+    for number, (older, until_ms) in enumerate(works):
+        if _was_paused(lines, older["worker"], older["wall_ms"], until_ms):
+            continue
+        faults += [
+            f"{_told(newer)} began {until_ms - newer['wall_ms']:.0f} ms before {_told(older)} ended."
+            for newer, _ in works[number + 1 :]
+            if newer["wall_ms"] < until_ms - NOISE_MS
+        ]
+    return faults
+
+
+def _works(lines: list[Line], job: str) -> list[tuple[Line, float]]:
+    """Each line of a beginning, and when that work was over: at its end, when it was told to stop, or by a kill."""
+    works = []
+    for number, begin in enumerate(lines):
+        if begin["what"] != "begin" or begin["job"] != job:
+            continue
+        over = (
+            line["wall_ms"]
+            for line in lines[number:]
+            if line.get("worker") == begin["worker"]
+            and (
+                line["what"] == "killed"
+                or (line["what"] in ("end", "told") and line["job"] == job and _place(line) == _place(begin))
+            )
+        )
+        works.append((begin, next(over, float("inf"))))
+    return works
+
+
+def _was_paused(lines: list[Line], worker: str, from_ms: float, until_ms: float) -> bool:
+    return any(
+        line["what"] == "paused" and line["worker"] == worker and from_ms - NOISE_MS <= line["wall_ms"] <= until_ms
+        for line in lines
+    )
+
+
+def _of(lines: list[Line], job: str) -> list[Line]:
+    return [line for line in lines if line.get("job") == job]
+
+
+def _place(line: Line) -> tuple[int, int]:
+    return line["slot_ms"], line["attempt"]
+
+
+def _told(line: Line) -> str:
+    return f"{line['job']} {line['slot_ms']} attempt {line['attempt']} by {line['worker']}"
