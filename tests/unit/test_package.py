@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,7 @@ def declared() -> configparser.ConfigParser:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy: a build leaves files beside its sources."""
     source = tmp_path_factory.mktemp("source")
-    for file in ("setup.py", "setup.cfg", "MANIFEST.in", "README.rst", "LICENSE"):
+    for file in ("pyproject.toml", "setup.py", "setup.cfg", "MANIFEST.in", "README.rst", "LICENSE"):
         shutil.copy(ROOT / file, source)
     shutil.copytree(ROOT / "anarchon", source / "anarchon", ignore=LEFT_OUT)
     build = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
@@ -93,6 +94,15 @@ def test_the_version_stands_in_one_place() -> None:
     version = declared()["metadata"]["version"]
     told = [path for path in (ROOT / "anarchon").rglob("*.py") if version in path.read_text(encoding="utf-8")]
     assert told == []
+
+
+def test_all_but_what_builds_the_package_is_declared_in_setup_cfg() -> None:
+    """Two declarations of one thing would disagree some day."""
+    declares = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.findall(r"^\[.*", declares, re.MULTILINE) == ["[build-system]"]
+    # The tests build the wheel with what they have installed, and an install with what is asked for here.
+    [builder] = re.findall(r'requires = \["(.+)"\]', declares)
+    assert builder in declared()["options.extras_require"]["test"].split()
 
 
 def test_the_public_names_are_sorted_and_there() -> None:
