@@ -140,6 +140,12 @@ class Fleet:
         worker = self.workers[name] = Worker(name, process, complaints)
         return worker
 
+    def restart(self, name: str, jobs: Iterable[Line] = ()) -> None:
+        """Starts a worker anew, after its end, and waits until it is ready."""
+        before = len(self.lines("ready", worker=name))
+        self.start(name, jobs)
+        self.wait_for(before + 1, what="ready", worker=name)
+
     def start_all(self, names: Iterable[str], jobs: Iterable[Line] = (), **more: Any) -> None:
         """Starts several workers and waits until all are ready."""
         names, jobs = list(names), list(jobs)

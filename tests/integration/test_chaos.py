@@ -89,19 +89,13 @@ def trouble(fleet: Fleet, hang: Hang, seconds: int, chance: random.Random) -> No
 def kill(fleet: Fleet, name: str, jobs: list[Line], chance: random.Random) -> None:
     fleet.workers[name].kill()
     fleet.note("killed", worker=name)
-    restart(fleet, name, jobs)
+    fleet.restart(name, jobs)
 
 
 def stop(fleet: Fleet, name: str, jobs: list[Line], chance: random.Random) -> None:
     fleet.workers[name].terminate()
     fleet.workers[name].wait()
-    restart(fleet, name, jobs)
-
-
-def restart(fleet: Fleet, name: str, jobs: list[Line]) -> None:
-    before = len(fleet.lines("ready", worker=name))
-    fleet.start(name, jobs)
-    fleet.wait_for(before + 1, what="ready", worker=name)
+    fleet.restart(name, jobs)
 
 
 def pause(fleet: Fleet, name: str, jobs: list[Line], chance: random.Random) -> None:

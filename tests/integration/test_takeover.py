@@ -102,8 +102,7 @@ def kill_a_holder(fleet: Fleet, job: str, lasts: tuple[float, float]) -> int:
     assert (lost.fence, success.fence) == (first["fence"], second["fence"])
     assert len(fleet.lines(what="begin", job=job)) == 2
 
-    fleet.start(first["worker"])
-    fleet.wait_for(2, what="ready", worker=first["worker"])
+    fleet.restart(first["worker"])
     return delay_ms
 
 
