@@ -44,7 +44,10 @@ class ManualClock:
     """
 
     def __init__(self, start: datetime | None = None) -> None:
-        self._moved = threading.Condition()
+        # Two conditions over one lock: a thread that begins to wait does not wake all those that wait already.
+        lock = threading.RLock()
+        self._moved = threading.Condition(lock)
+        self._blocking = threading.Condition(lock)
         self._wall_ms = _aware_ms(_START if start is None else start)
         self._monotonic_ms = 1_000_000  # arbitrary, and unlike the wall clock, so that mixing the two up shows
         self._waits: dict[object, tuple[threading.Event, int | None]] = {}
@@ -120,12 +123,12 @@ class ManualClock:
             TimeoutError: fewer threads than that were waiting when the real time was up.
         """
         end = time.monotonic() + parse_duration(within, "within") / 1000
-        with self._moved:
+        with self._blocking:
             while self._blocked() < count:
                 left = end - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"Only {self._blocked()} of {count} threads wait on the clock after {within}.")
-                self._moved.wait(left)
+                self._blocking.wait(left)
 
     # -- inside; the lock may be held, and is one that its thread may take twice
 
@@ -139,7 +142,7 @@ class ManualClock:
     def _waiting(self, event: threading.Event, deadline_ms: int | None) -> Iterator[None]:
         wait = object()
         self._waits[wait] = event, deadline_ms
-        self._moved.notify_all()  # for wait_until_blocked
+        self._blocking.notify_all()
         try:
             yield
         finally:
