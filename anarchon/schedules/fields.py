@@ -125,7 +125,7 @@ def _numbers(field: Field, items: list[str]) -> str | None:
 def _range(field: Field, item: str) -> Iterable[int]:
     """The numbers that ``*``, ``5``, ``5-9``, ``22-2``, ``*/5``, ``5/5`` or ``5-9/5`` stand for."""
     match = _ITEM.fullmatch(item)
-    if match is None or (match["low"] == "*" and match["high"]):
+    if match is None or (match["low"] == "*" and match["high"]) or "l" in match.groups():
         raise _refusal(field, field.expected + (_elsewhere(field, item) or ", *, 1-5, */5 or the like"), item)
     step = int(match["step"] or 1)
     if step == 0:
