@@ -125,7 +125,9 @@ def open_backend(url: str, *, prefix: str | None = None) -> LeaseBackend:
         raise ConfigurationError(f"backend must be a backend object or a URL, not {type(url).__name__}.")
     scheme, separator, rest = url.partition("://")
     if not separator:
-        raise ConfigurationError("The store's URL has no scheme: expected redis://, rediss://, unix://, sqlite:/// or memory://.")
+        raise ConfigurationError(
+            "The store's URL has no scheme: expected redis://, rediss://, unix://, sqlite:/// or memory://."
+        )
     if scheme in ("redis", "rediss", "unix"):
         from anarchon.backends.redis import RedisBackend
 
