@@ -30,7 +30,7 @@ from datetime import date, datetime, timedelta, timezone, tzinfo
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
 #: Nothing that the watcher remembers is older than three hours. Whoever begins to watch this long before knows it all.
-MEMORY = 8 * HOUR
+MEMORY = 4 * HOUR
 
 MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 WEEKDAYS = "sun mon tue wed thu fri sat".split()

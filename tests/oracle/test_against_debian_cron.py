@@ -22,7 +22,7 @@ TEXTS_A_WINDOW, INSTANTS_A_TEXT, YEARS = 8, 25, 15
 SOAK = [int(os.environ["SOAK_SEED"])] if "SOAK_SEED" in os.environ else [secrets.randbelow(10**9) for _ in range(50)]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_slots_are_those_of_debian_s_cron_in_a_sample(seed: int) -> None:
     assert compare(seed, 2_000) >= 2_000
 
