@@ -23,15 +23,14 @@ from anarchon.schedules.stretches import Stretches
 def slots(schedule: Schedule, begin: datetime, end: datetime) -> list[str]:
     """Every slot from ``begin`` up to ``end``, in the schedule's zone, after asking in every way there is."""
     first, last = to_ms(begin), to_ms(end)
-    line = []
-    now = schedule.next_after(first - 1)
-    while now < last:
-        line.append(now)
-        now = schedule.next_after(now)
-    backward, now = [], schedule.newest_at(last - 1)
-    while now >= first:
-        backward.append(now)
-        now = schedule.newest_at(now - 1)
+    line, now = [], first - 1
+    while (later := schedule.next_after(now)) < last:
+        assert now < later
+        line.append(now := later)
+    backward, now = [], last
+    while (earlier := schedule.newest_at(now - 1)) >= first:
+        assert earlier < now
+        backward.append(now := earlier)
     assert backward[::-1] == line
     for earlier, later in pairwise([first - 1, *line, last]):
         for instant in {earlier, earlier + 1, (earlier + later) // 2, later - 1}:
@@ -95,6 +94,17 @@ def test_athens_in_spring(text: str, expected: list[str]) -> None:
 )  # fmt: skip
 def test_athens_in_autumn(text: str, expected: list[str]) -> None:
     transcript("Europe/Athens", text, "2024-10-25T21:00", "2024-10-28T22:00", expected)
+
+
+def test_in_the_midst_of_a_repeated_hour_its_fixed_times_are_over() -> None:
+    schedule = cron("0-59/20 3 * * *", "Europe/Athens")
+    last, following, again = (
+        to_ms(datetime(2024, 10, day, hour, minute, tzinfo=timezone.utc))
+        for day, hour, minute in ((27, 0, 40), (28, 1, 0), (27, 1, 0))
+    )
+    for minute in range(60):
+        instant = again + minute * 60_000
+        assert (schedule.newest_at(instant), schedule.next_after(instant)) == (last, following)
 
 
 def test_a_minutely_job_in_athens_runs_1380_times_in_spring_and_1500_in_autumn() -> None:
@@ -210,10 +220,62 @@ def test_casablanca_in_ramadan(text: str, begin: str, end: str, expected: list[s
     transcript("Africa/Casablanca", text, begin, end, expected)
 
 
-def test_dublin_whose_winter_is_the_exception_repeats_no_fixed_time() -> None:
-    transcript("Europe/Dublin", "30 1 * * *", "2024-10-26", "2024-10-29", [
-        "26 01:30+0100", "27 01:30+0100", "28 01:30+0000",
-    ])  # fmt: skip
+@pytest.mark.parametrize(
+    ("zone", "text", "begin", "end", "expected"),
+    [
+        # Dublin, whose winter is the exception: 2024-03-31 01:00 becomes 02:00; 2024-10-27 02:00 becomes 01:00.
+        ("Europe/Dublin", "30 1 * * *", "2024-03-30", "2024-04-02", ["30 01:30+0000", "31 02:00+0100",
+            "01 01:30+0100"]),
+        ("Europe/Dublin", "30 1 * * *", "2024-10-26", "2024-10-29", ["26 01:30+0100", "27 01:30+0100",
+            "28 01:30+0000"]),
+        # Troll, by two hours: 2024-03-31 01:00 becomes 03:00; 2024-10-27 03:00 becomes 01:00.
+        ("Antarctica/Troll", "30 1,2 31 3 *", "2024-03-30", "2024-04-01", ["31 03:00+0200"]),
+        ("Antarctica/Troll", "*/30 1-3 31 3 *", "2024-03-30", "2024-04-01", ["31 03:00+0200", "31 03:30+0200"]),
+        ("Antarctica/Troll", "30 1,2 27 10 *", "2024-10-26", "2024-10-28", ["27 01:30+0200", "27 02:30+0200"]),
+        ("Antarctica/Troll", "*/30 2 27 10 *", "2024-10-26", "2024-10-28", ["27 02:00+0200", "27 02:30+0200",
+            "27 02:00+0000", "27 02:30+0000"]),
+        # Chatham, at a quarter to: 2024-09-29 02:45 becomes 03:45; 2024-04-07 03:45 becomes 02:45.
+        ("Pacific/Chatham", "0 3 * * *", "2024-09-27", "2024-09-30", ["28 03:00+1245", "29 03:45+1345",
+            "30 03:00+1345"]),
+        ("Pacific/Chatham", "0 3 * * *", "2024-04-05", "2024-04-08", ["06 03:00+1345", "07 03:00+1345",
+            "08 03:00+1245"]),
+        ("Pacific/Chatham", "*/15 3 7 4 *", "2024-04-05", "2024-04-08", ["07 03:00+1345", "07 03:15+1345",
+            "07 03:30+1345", "07 03:00+1245", "07 03:15+1245", "07 03:30+1245", "07 03:45+1245"]),
+        # Santiago, south of the equator: 2024-09-08 00:00 becomes 01:00; on 2024-04-06 it is 23:00 twice.
+        ("America/Santiago", "0 0 * * *", "2024-09-07", "2024-09-10", ["07 00:00-0400", "08 01:00-0300",
+            "09 00:00-0300"]),
+        ("America/Santiago", "30 23 * * *", "2024-04-06T12:00", "2024-04-08T12:00", ["06 23:30-0300", "07 23:30-0400"]),
+        # St John's in its time, a minute past midnight: 2010-03-14 00:01 becomes 01:01; 2010-11-07 00:01 becomes 23:01.
+        ("America/St_Johns", "30 0 * * *", "2010-03-13", "2010-03-16", ["13 00:30-0330", "14 01:01-0230",
+            "15 00:30-0230"]),
+        ("America/St_Johns", "@daily", "2010-11-06", "2010-11-09", ["06 00:00-0230", "07 00:00-0230",
+            "08 00:00-0330"]),
+        ("America/St_Johns", "30 23 * * *", "2010-11-06T12:00", "2010-11-08T12:00", ["06 23:30-0230",
+            "07 23:30-0330"]),
+    ],
+)  # fmt: skip
+def test_zones_that_shift_in_their_own_way(zone: str, text: str, begin: str, end: str, expected: list[str]) -> None:
+    transcript(zone, text, begin, end, expected)
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "begin", "end", "expected"),
+    [
+        # Caracas: 2007-12-09 03:00 became 02:30; 2016-05-01 02:30 became 03:00.
+        ("America/Caracas", "45 2 * * *", "2007-12-08", "2007-12-11", ["08 02:45-0400", "09 02:45-0400",
+            "10 02:45-0430"]),
+        ("America/Caracas", "45 2 * * *", "2016-04-30", "2016-05-03", ["30 02:45-0430", "01 03:00-0400",
+            "02 02:45-0400"]),
+        # Pyongyang: 2015-08-15 00:00 became 23:30 of the day before; 2018-05-04 23:30 became midnight.
+        ("Asia/Pyongyang", "45 23 * * *", "2015-08-14", "2015-08-16", ["14 23:45+0900", "15 23:45+0830"]),
+        ("Asia/Pyongyang", "45 23 * * *", "2018-05-03", "2018-05-06", ["03 23:45+0830", "05 00:00+0900",
+            "05 23:45+0900"]),
+    ],
+)  # fmt: skip
+def test_zones_whose_standard_time_moved_by_half_an_hour(
+    zone: str, text: str, begin: str, end: str, expected: list[str]
+) -> None:
+    transcript(zone, text, begin, end, expected)
 
 
 @pytest.mark.parametrize(
@@ -253,6 +315,14 @@ def test_a_yearly_slot_in_the_jump_is_found_from_any_year() -> None:
     jump = to_ms(datetime(2024, 3, 31, 1, tzinfo=timezone.utc))
     assert schedule.next_after(to_ms(datetime(2023, 6, 1, tzinfo=timezone.utc))) == jump
     assert schedule.newest_at(to_ms(datetime(2025, 3, 1, tzinfo=timezone.utc))) == jump
+
+
+def test_a_yearly_slot_is_found_from_any_month_east_and_west_of_greenwich() -> None:
+    for zone, slot in (("Asia/Tokyo", "2023-12-31T15:00"), ("Pacific/Honolulu", "2024-01-01T10:00")):
+        schedule, expected = cron("@yearly", zone), to_ms(datetime.fromisoformat(f"{slot}+00:00"))
+        for month in range(1, 13):
+            assert schedule.next_after(to_ms(datetime(2023, month, 15, tzinfo=timezone.utc))) == expected
+            assert schedule.newest_at(to_ms(datetime(2024, month, 15, tzinfo=timezone.utc))) == expected
 
 
 class HandMade(tzinfo):
