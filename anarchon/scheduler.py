@@ -42,7 +42,8 @@ _logger = logging.getLogger("anarchon")
 #: How long the end of the interpreter waits for runs whose handlers heed the signal.
 _EXIT_GRACE_MS = 2_000
 
-_LONGEST_WAIT_MS = 60_000
+#: How long the main thread waits at a time. A signal that comes just before it begins to wait does not end that wait.
+_PIECE_MS = 1_000
 
 #: What a scheduler takes by name, beside the defaults of its jobs.
 _SCHEDULER_OPTIONS = ("timezone", "instance_id", "log", "around_run", "sources")
@@ -241,7 +242,7 @@ class Scheduler:
         told = self._stop_asked = clock.event()
         with on_stop_signals(told.set):
             self.start()
-            while not clock.wait(told, _LONGEST_WAIT_MS):
+            while not clock.wait(told, _PIECE_MS):
                 pass
             return self.stop(stop_timeout)
 

@@ -14,8 +14,8 @@ __all__ = ["run_on_thread"]
 #: How long Ctrl-C waits for the handler to heed its signal and for its end to be stored.
 _GRACE_MS = 10_000
 
-# Waiting in pieces lets the interpreter deliver a signal on every platform.
-_PIECE_MS = 60_000
+# A signal that comes just before the main thread begins to wait does not end that wait: it is seen after it.
+_PIECE_MS = 1_000
 
 
 def run_on_thread(
@@ -53,7 +53,9 @@ def run_on_thread(
         raise
     except BaseException:
         context._cancel("stop")
-        clock.wait(ended, _GRACE_MS)
+        for _ in range(_GRACE_MS // _PIECE_MS):
+            if clock.wait(ended, _PIECE_MS):
+                break
         raise
     if not records:
         raise RunRefused(context.job, why=f"The run of job {context.job!r} ended without a record: see the log.")
