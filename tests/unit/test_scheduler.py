@@ -271,13 +271,15 @@ def test_the_stores_connections_are_closed_when_all_is_over_and_not_before(world
 @pytest.mark.parametrize("options", [{}, {"timeout": "1h"}])
 def test_a_handler_may_stop_the_scheduler_and_does_not_wait_for_itself(world: World, options: dict[str, Any]) -> None:
     stopped: list[bool] = []
+    other = world.clock.event()
     a = world.scheduler()
 
     def handler(ctx: RunContext) -> None:
+        world.clock.wait(other, None)
         stopped.append(a.stop())
         ctx.raise_if_cancelled()
 
-    a.every("x", "10s", handler, **options).every("y", "10s", long)
+    a.every("x", "10s", handler, **options).every("y", "10s", lambda ctx: (other.set(), long(ctx)))
     a.start()
     world.pass_time("10s")
     assert stopped == [True]
