@@ -15,7 +15,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import tzinfo
 from types import FrameType
 from typing import Any
 
@@ -99,7 +98,7 @@ def run(given: argparse.Namespace) -> int:
         raise
     finally:
         scheduler.stop("0s")
-    _print(given, record, lambda: record_list(record, _zone(scheduler)))
+    _print(given, record, lambda: record_list(record, scheduler.timezone))
     return _OF_STATUS[record.status]
 
 
@@ -115,18 +114,18 @@ def jobs(given: argparse.Namespace) -> int:
 def history(given: argparse.Namespace) -> int:
     with _opened(open_target(given.target, given.prefix)) as scheduler:
         records = scheduler.history(given.name, given.limit)
-        _print(given, records, lambda: history_table(records, _zone(scheduler), _screen()))
+        _print(given, records, lambda: history_table(records, scheduler.timezone, _screen()))
         if not records:
-            _say(f"Nothing is recorded of {given.name!r} in {scheduler._backend!r}.{_nearest(scheduler, given.name)}")
+            _say(f"Nothing is recorded of {given.name!r} in {scheduler.backend!r}.{_nearest(scheduler, given.name)}")
     return Exit.SUCCESS
 
 
 def active(given: argparse.Namespace) -> int:
     with _opened(open_target(given.target, given.prefix)) as scheduler:
         runs = scheduler.active(given.name)
-        _print(given, runs, lambda: active_table(runs, _zone(scheduler)))
+        _print(given, runs, lambda: active_table(runs, scheduler.timezone))
         if not runs:
-            _say(f"No run of {given.name!r} is unfinished in {scheduler._backend!r}.{_nearest(scheduler, given.name)}")
+            _say(f"No run of {given.name!r} is unfinished in {scheduler.backend!r}.{_nearest(scheduler, given.name)}")
     return Exit.SUCCESS
 
 
@@ -288,10 +287,6 @@ def _nearest(scheduler: Scheduler, name: str) -> str:
     known = [job.name for job in scheduler.jobs()]
     nearest = [] if name in known else difflib.get_close_matches(name, known, n=1)
     return "".join(f" Did you mean {job!r}?" for job in nearest)
-
-
-def _zone(scheduler: Scheduler) -> tzinfo:
-    return scheduler._zone
 
 
 def _screen() -> int | None:

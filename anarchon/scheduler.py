@@ -107,6 +107,16 @@ class Scheduler:
         """Who this is, in history and logs."""
         return self._instance_id
 
+    @property
+    def backend(self) -> LeaseBackend | ClaimOnlyBackend:
+        """The store that this scheduler asks."""
+        return self._backend
+
+    @property
+    def timezone(self) -> tzinfo:
+        """The zone of cron texts, and of instants shown to people."""
+        return self._zone
+
     # -- registering
 
     @overload
