@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -241,3 +242,50 @@ def test_a_handler_over_its_timeout_blocks_its_job_here(world: World, two: Two) 
     with pytest.raises(RunRefused):
         two.a.run_now("x")
     gate.set()
+
+
+def test_a_manual_run_while_the_scheduler_stops_is_refused(world: World, two: Two) -> None:
+    two.every()
+    two.a.start()
+    world.settle()
+    two.a._engine._runs.stop()
+    with pytest.raises(RunRefused, match="this scheduler is stopping"):
+        two.a._engine._runner.run_now(two.a._jobs["x"])
+
+
+def test_a_run_whose_thread_had_not_begun_when_the_stop_came_never_begins(
+    world: World, two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two.every()
+    two.a.start()
+    world.settle()
+    threads = two.a._engine._threads
+    start, held = threads.start, []
+
+    def hold_runs(name: str, work: Any) -> None:
+        if name.startswith("anarchon-run"):
+            held.append(work)
+        else:
+            start(name, work)
+
+    monkeypatch.setattr(threads, "start", hold_runs)
+    world.pass_time("10s")
+    stopping = world.spawn(lambda: two.a.stop())
+    start("anarchon-run-x", held[0])
+    world.settle()
+    assert stopping.result() is True
+    assert (two.ran, two.a.heard.words()) == ([], ["interrupted stop"])
+
+
+def test_a_schedule_that_raises_at_the_start_does_not_hold_back_its_timer(world: World, two: Two) -> None:
+    class Broken:
+        def newest_at(self, instant_ms: int) -> int:
+            raise OverflowError("no slot within a hundred years")
+
+    two.every()
+    two.a.start()
+    asked: list[bool] = []
+    job = two.a._jobs["x"]
+    two.a._engine._runner.recover(replace(job, schedule=Broken()), 0, asked.append)
+    assert asked == [True]
+    assert [(event.operation, event.job) for event in two.a.heard] == [("recover", "x")]
