@@ -15,16 +15,20 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from types import FrameType
 from typing import Any
 
 import anarchon
 from anarchon import demo
-from anarchon.durations import parse_duration
+from anarchon.clock import SystemClock
+from anarchon.durations import parse_duration, to_ms
 from anarchon.errors import BackendError, ConfigurationError, JobNotRegistered, RunRefused
 from anarchon.records import RunRecord
 from anarchon.scheduler import Scheduler
-from anarchon.tables import active_table, history_table, jobs_table, record_list
+from anarchon.schedules import cron
+from anarchon.schedules.preview import preview
+from anarchon.tables import active_table, history_table, jobs_table, preview_table, record_list
 from anarchon.targets import UsageError, load_scheduler, open_target
 
 __all__ = ["Exit", "main"]
@@ -140,6 +144,20 @@ def forget(given: argparse.Namespace) -> int:
     return Exit.SUCCESS
 
 
+def next_slots(given: argparse.Namespace) -> int:
+    schedule = cron(given.text, given.timezone, seconds=given.seconds)
+    after_ms = SystemClock().now_ms() if given.after is None else given.after
+    try:
+        previews = preview(schedule, after_ms, given.count)
+    except OverflowError as error:
+        raise UsageError(str(error)) from None
+    if given.json:
+        print(json.dumps([found.to_dict(schedule.tzinfo) for found in previews], indent=2))
+    else:
+        print(preview_table(previews, schedule.tzinfo))
+    return Exit.SUCCESS
+
+
 def show_demo(given: argparse.Namespace) -> int:
     with _sigterm_ends():
         return Exit.SUCCESS if demo.play() else Exit.FAILED
@@ -197,6 +215,16 @@ def _parser() -> argparse.ArgumentParser:
     add_target(command, or_url=True)
     command.add_argument("--yes", action="store_true", help="do not ask")
 
+    command = add(next_slots, "next", "preview the slots of a cron text, and what clock changes do to them")
+    command.add_argument("text", metavar="TEXT", help="such as '0 8 * * 1-5' or @daily")
+    command.add_argument("--timezone", default="UTC", metavar="ZONE", help="such as Europe/Athens (default: UTC)")
+    command.add_argument("--seconds", action="store_true", help="TEXT has six fields, seconds first")
+    command.add_argument("-n", "--count", type=_count, default=10, metavar="10", help="how many slots")
+    command.add_argument(
+        "--after", type=_instant, metavar="INSTANT", help="ISO 8601, such as 2026-03-28T00:00Z (default: now)"
+    )
+    add_json(command)
+
     add(show_demo, "demo", "watch two workers, a kill -9 in the middle of a run, and the takeover, for 15 seconds")
     return parser
 
@@ -213,6 +241,17 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, not {text!r}")
     return int(text)
+
+
+def _instant(text: str) -> int:
+    try:
+        # Python 3.10 reads an offset, but no Z.
+        instant = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected an instant such as 2026-03-28T00:00Z, not {text!r}") from None
+    if instant.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"expected an offset, such as Z or +02:00, at the end of {text!r}")
+    return to_ms(instant)
 
 
 def _print(given: argparse.Namespace, found: Any, for_people: Callable[[], str]) -> None:

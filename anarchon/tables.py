@@ -6,10 +6,11 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import datetime, tzinfo
 
-from anarchon.durations import format_duration
+from anarchon.durations import format_duration, from_ms
 from anarchon.records import ActiveRun, JobInfo, RunRecord
+from anarchon.schedules.preview import Preview
 
-__all__ = ["active_table", "history_table", "jobs_table", "one_line", "record_list", "table"]
+__all__ = ["active_table", "history_table", "jobs_table", "one_line", "preview_table", "record_list", "table"]
 
 #: However narrow the screen, so much of the last column is shown.
 _LEAST_LAST = 20
@@ -29,6 +30,15 @@ def jobs_table(jobs: Iterable[JobInfo]) -> str:
         for job in jobs
     ]
     return table(("JOB", "SCHEDULE", "NEXT RUN", "LEASE", "TIMEOUT", "OVERLAP"), rows)
+
+
+def preview_table(previews: Iterable[Preview], zone: tzinfo) -> str:
+    """One line a slot, with the day of the week; above it what changes of the clock did since the one before."""
+    lines = []
+    for found in previews:
+        lines += [f"    ({note})" for note in found.notes]
+        lines.append(f"{from_ms(found.slot_ms).astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z (%z)}")
+    return "\n".join(lines)
 
 
 def history_table(records: Iterable[RunRecord], zone: tzinfo, width: int | None = None) -> str:
