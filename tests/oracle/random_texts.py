@@ -1,4 +1,7 @@
-"""Cron texts, zones and instants by chance, for the comparison with the oracle: the seed alone decides them."""
+"""Cron texts, zones and instants by chance, for the comparison with the oracle.
+
+The seed alone decides them, on machines with the same release of pytz and the same zones.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ def random_window(chance: random.Random, seconds: bool) -> Window:
     # Before 1973 some zone or other was not a whole number of minutes away; after 2037 pytz knows no changes.
     year = chance.randrange(1973, 2038)
     name = chance.choice(REMARKABLE) if chance.random() < 0.6 else chance.choice(pytz.all_timezones)
-    kind = zoneinfo.ZoneInfo if name in _SYSTEM and chance.random() < 0.3 else pytz.timezone
+    kind = zoneinfo.ZoneInfo if chance.random() < 0.3 and name in _SYSTEM else pytz.timezone
     zone: tzinfo = kind(name)
     changed = changes_of(zone, year)
     if changed and chance.random() < 0.9:
