@@ -66,7 +66,7 @@ def last_renewal_ms(fleet: Fleet, job: str, lease_ms: int) -> int:
 
 @pytest.mark.parametrize(
     ("lasts", "kills"),
-    [((20, 1), 1), pytest.param((20, 20), 5, marks=[pytest.mark.soak, pytest.mark.timeout(600)])],
+    [((20, 4), 1), pytest.param((20, 20), 5, marks=[pytest.mark.soak, pytest.mark.timeout(600)])],
 )
 def test_a_killed_holder_is_taken_over_within_a_lease_and_a_heartbeat(
     fleets: list[Fleet], lasts: tuple[float, float], kills: int
