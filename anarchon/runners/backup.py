@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from anarchon.alarms import Alarm
 from anarchon.errors import BackendError
 from anarchon.job import Job
-from anarchon.records import ClaimReply, ClaimRequest, Outcome
+from anarchon.records import ClaimReply, ClaimRequest, Mode, Outcome
 from anarchon.runners.asks import Asks
 from anarchon.runners.local_runs import LocalRuns
 from anarchon.sources import Sources
@@ -39,10 +39,15 @@ _UNSURE = 256
 
 @dataclass(eq=False)
 class Watch:
-    """One run that is watched."""
+    """One run that is watched.
+
+    Attributes:
+        first_trigger: of the first claim, where its token is asked with: if that was granted, it is no takeover.
+    """
 
     job: Job
     request: ClaimRequest
+    first_trigger: str | None = None
     asked_from_ms: int | None = None
     tries: int = 0
     alarm: Alarm | None = None
@@ -71,7 +76,7 @@ class Backups:
         self._lock = threading.Lock()
         self._watches: dict[tuple[str, str], Watch] = {}
         self._unstarted: dict[str, Watch] = {}
-        self._unsure: dict[str, dict[int, str]] = {}
+        self._unsure: dict[str, dict[int, tuple[str, str]]] = {}
         self._closed = False
 
     def watch(
@@ -89,10 +94,10 @@ class Backups:
         with self._lock:
             if self._closed:
                 return
-            unsure = self._unsure.get(request.job, {}).get(request.slot_ms)
-            if unsure is not None:
-                request, now = replace(request, token=unsure), True
-            watch = Watch(job, request)
+            token, trigger = self._unsure.get(request.job, {}).get(request.slot_ms, (None, None))
+            if token is not None:
+                request, now = replace(request, token=token), True
+            watch = Watch(job, request, trigger)
             known = self._watches.get(key)
             if known is not None:
                 if started:
@@ -113,19 +118,19 @@ class Backups:
         self._check_in(watch, 0 if now else self._until_check_ms(job, lease_left_ms))
 
     def unsure(self, job: Job, request: ClaimRequest) -> None:
-        """Watches a run whose first claim was given up, but may have been granted: its token will tell.
+        """Watches the run of a first claim that was given up, but may have been granted: its token will tell.
 
         On a store that hung, many a claim that nobody waited for any more is granted when it wakes up, and the newest
         of them need not be the one.
         """
         with self._lock:
-            tokens = self._unsure.setdefault(job.name, {})
-            tokens[request.slot_ms] = request.token
-            oldest_ms = next(iter(tokens))
-            while len(tokens) > _UNSURE or oldest_ms < request.slot_ms - request.window_ms:
-                del tokens[oldest_ms]
-                oldest_ms = next(iter(tokens))
-        self.watch(job, request, started=False, now=True)
+            claims = self._unsure.setdefault(job.name, {})
+            claims[request.slot_ms] = request.token, request.trigger
+            oldest_ms = next(iter(claims))
+            while len(claims) > _UNSURE or oldest_ms < request.slot_ms - request.window_ms:
+                del claims[oldest_ms]
+                oldest_ms = next(iter(claims))
+        self.watch(job, replace(request, mode=Mode.TAKEOVER, trigger="takeover"), started=False, now=True)
 
     def sure(self, job: str) -> None:
         """The store has granted another slot, so none that it granted unseen is in the way."""

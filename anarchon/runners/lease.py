@@ -100,11 +100,15 @@ class LeaseRunner:
 
     def _unsure(self, claim: Claim) -> None:
         """A claim was given up, but may have been granted."""
-        self._backups.unsure(claim.job, replace(claim.request, mode=Mode.TAKEOVER))
+        self._backups.unsure(claim.job, claim.request)
 
     def _taken_over(self, watch: Watch, reply: ClaimReply) -> None:
         assert watch.asked_from_ms is not None
-        self._start(self._leased(watch.job, watch.request, reply, watch.asked_from_ms))
+        request = watch.request
+        if reply.attempt == 1 and watch.first_trigger is not None:
+            # Its own first claim, which was granted after all.
+            request = replace(request, trigger=watch.first_trigger)
+        self._start(self._leased(watch.job, request, reply, watch.asked_from_ms))
 
     def _start(self, run: LeasedRun) -> None:
         if not self._parts.runs.add(run.context):
