@@ -10,7 +10,7 @@ import redis
 from fleet import Fleet, only, together
 from kept import kept
 
-# What the allocators may keep for themselves, a heap for each of several threads: half a kilobyte that is left behind by
+# What allocators may keep for themselves, a heap for each of several threads: half a kilobyte that is left behind by
 # each of 10,000 runs is more. On SQLite also the pages of the file that it keeps at hand, at most 2,000 KiB for each of
 # its two connections.
 LIMIT_KIB = {"redis": 4_000, "sqlite": 4_000 + 2 * 2_000}
