@@ -105,8 +105,8 @@ class LeaseRunner:
     def _taken_over(self, watch: Watch, reply: ClaimReply) -> None:
         assert watch.asked_from_ms is not None
         request = watch.request
-        if reply.attempt == 1 and watch.first_trigger is not None:
-            # Its own first claim, which was granted after all.
+        if watch.first_trigger is not None:
+            # Its own first claim, which may have been granted after all.
             request = replace(request, trigger=watch.first_trigger)
         self._start(self._leased(watch.job, request, reply, watch.asked_from_ms))
 
@@ -200,6 +200,9 @@ class LeaseRunner:
                 clock.wait(clock.event(), pause_ms(self._parts.sources, tries))
 
     def _leased(self, job: Job, request: ClaimRequest, reply: ClaimReply, counted_from_ms: int) -> LeasedRun:
+        if reply.attempt is not None and reply.attempt > 1:
+            # A first claim that was long on its way may come after another has begun the run, and died.
+            request = replace(request, trigger="takeover")
         return LeasedRun(
             job,
             request,
