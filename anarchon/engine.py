@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 
 from anarchon.alarms import Alarms
+from anarchon.clock import SystemClock
 from anarchon.executor import AroundRun, Executor
 from anarchon.job import Job
 from anarchon.records import Event, RunRecord
@@ -36,6 +37,9 @@ _MISSED_ONE_BY_ONE = 100
 
 #: How long a stop that has ended every run waits for its own threads: a timer may be asking a store that hangs.
 _JOIN_MS = 5_000
+
+#: How often the end of the interpreter looks whether the runs have ended.
+_LOOK_AGAIN_MS = 10
 
 #: How long to wait before a timer that found no thread is started again.
 _ARM_AGAIN_MS = 1_000
@@ -141,7 +145,11 @@ class Engine:
     def exit(self, grace_ms: int) -> None:
         """The interpreter ends: runs whose handlers end in this time are stored; other leases run out."""
         self._begin_stop()
-        self._runs.wait_until_over(grace_ms)
+        # The host's own clock: nobody is left to move another one.
+        clock = SystemClock()
+        end_ms = clock.monotonic_ms() + grace_ms
+        while not self._runs.over() and clock.monotonic_ms() < end_ms:
+            clock.wait(clock.event(), _LOOK_AGAIN_MS)
 
     def _begin_stop(self) -> None:
         self.stopping = True

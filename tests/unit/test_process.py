@@ -497,6 +497,21 @@ def test_a_scheduler_that_was_stopped_or_never_started_does_not_delay_the_end(ru
     assert script.end() == 0
 
 
+def test_the_end_does_not_wait_for_a_clock_that_nobody_moves(run: Callable[[str], Script]) -> None:
+    """A test of somebody's that left a scheduler running on a manual clock."""
+    script = run("""
+        from anarchon.sources import Sources
+        from anarchon.testing import ManualClock
+        clock = ManualClock()
+        left = Scheduler(backend, sources=Sources(clock)).every("x", "1h", lambda: clock.wait(clock.event(), None))
+        left.start()
+        threading.Thread(target=left.run_now, args=("x",), daemon=True).start()
+        while not left.active("x"):
+            time.sleep(0.001)
+    """)
+    assert script.end() == 0, script.errors()
+
+
 def test_importing_the_package_starts_no_thread_and_installs_no_handler(run: Callable[[str], Script]) -> None:
     script = run("""
         say(threading.active_count(), signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
