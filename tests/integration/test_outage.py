@@ -100,7 +100,7 @@ def live_through(fleet: Fleet, gone: Gone, seconds: int) -> None:
 
     assert faults_of_early_runs(fleet.lines()) == []
     # A claim that was granted while nobody waited for the answer is no takeover, whenever it is found.
-    assert all((line["trigger"] == "takeover") == (line["attempt"] > 1) for line in fleet.lines("begin"))
+    assert [line for line in fleet.lines("begin") if (line["trigger"] == "takeover") != (line["attempt"] > 1)] == []
     errors = Counter((line["worker"], line["operation"], line["cause"]) for line in fleet.lines(what="error"))
     print(f"{fleet!r}: {errors}")
     assert {"claim", "heartbeat"} <= {operation for _, operation, _ in errors}
