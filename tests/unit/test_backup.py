@@ -220,6 +220,16 @@ def test_a_run_that_nobody_started_is_watched_only_while_it_may_start(world: Wor
     assert watching.backups._watches == {}
 
 
+def test_a_watch_that_is_answered_none_for_ever_ends_with_the_window(
+    world: World, watching: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.store, "claim", lambda request: ClaimReply(Outcome.NONE, world.now_ms))
+    watching.backups.watch(watching.job, watching.takeover(watching.job), started=False)
+    world.pass_time("5m")
+    assert 60_000 < watching.checks[-1] <= 72_000
+    assert watching.backups._watches == {}
+
+
 def test_a_run_that_is_started_while_it_is_watched_is_watched_to_its_end(world: World, watching: Watching) -> None:
     watching.backups.watch(watching.job, watching.takeover(watching.job), started=False)
     world.pass_time("20s")

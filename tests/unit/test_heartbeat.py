@@ -380,3 +380,15 @@ def test_a_thread_that_dies_all_the_same_is_told_of_and_the_deadline_stands(
 
 def no_thread(name: str, work: object) -> None:
     raise RuntimeError("can't start new thread")
+
+
+def test_a_deadline_that_rings_as_a_renewal_moves_it_tells_nobody(world: World, beating: Any) -> None:
+    """
+    1. the deadline is due: its call has been taken off the heap
+    2. before it is made, a renewal is answered, and moves the deadline
+    3. the call finds that the time has not come
+    """
+    beat = beating().start()
+    world.pass_time("28s")
+    beat.heartbeat._expired()
+    assert beat.lost == []

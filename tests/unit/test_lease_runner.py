@@ -365,16 +365,13 @@ def test_a_slot_that_was_run_already_is_not_caught_up_on(world: World, lease: Le
     assert lease.heard.words() == ["skip taken"]
 
 
-def test_the_start_is_reckoned_on_the_stores_clock(world: World) -> None:
+def test_the_start_is_reckoned_on_the_stores_clock(world: World, lease: Lease) -> None:
     """The host's clock is an hour behind; it is the store's newest slot that is caught up on, not the host's."""
-    lease = Lease(world)
     lease.store.clock._clock = world.skewed_clock("-1h")
     slot_ms = world.now_ms
     world.pass_time("4s")
     lease.recover(job_of("x", lease.handler, catch_up="9s"))
     assert [to_ms(context.slot) for context in lease.contexts] == [slot_ms]
-    lease.finish_all()
-    lease.end()
 
 
 def test_slots_after_the_start_are_the_timers_even_where_the_store_came_late(world: World, lease: Lease) -> None:
@@ -542,6 +539,31 @@ def test_a_run_whose_lease_was_lost_before_it_began_never_begins(world: World, l
     assert lease.statuses() == [("a", 1, "interrupted")]
 
 
+def test_a_run_whose_lease_ran_out_unanswered_before_it_began_never_begins(world: World, lease: Lease) -> None:
+    """
+    1. a claim is granted; its answer takes 31 s
+    2. the renewal before the beginning fails: nobody knows whether the lease is still held
+    3. the handler is not called; as nobody took the run, it is released and watched again
+    """
+    claim = world.store.claim
+    hangs = [Hang(world.clock, 31_000)]
+
+    def slow(request: Any) -> ClaimReply:
+        reply = claim(request)
+        if hangs:
+            hangs.pop()()
+        return reply
+
+    world.store.claim = slow  # type: ignore[method-assign]
+    world.script.next("heartbeat", "fail")
+    lease.run()
+    world.pass_time("31s")
+    assert (lease.contexts, lease.statuses()) == ([], [("a", 1, "interrupted")])
+    assert lease.heard.words("error") == ["interrupted lease-lost"]
+    world.until(lambda: lease.contexts, "1m")
+    assert lease.contexts[0].attempt == 2
+
+
 # -- the end of a run
 
 
@@ -690,3 +712,30 @@ def refuse(prefix: str, start: Any) -> Any:
         start(name, work)
 
     return start_others
+
+
+def test_the_lease_of_a_manual_run_is_counted_from_before_its_first_ask(world: World, lease: Lease) -> None:
+    lease.ends_at_once = False
+    world.script.next("claim", Hang(world.clock, 4_000, then="lose"))
+    asked_ms = world.now_ms
+    task = world.spawn(lambda: lease.runner.run_now(lease.job))
+    world.until(lambda: lease.contexts)
+    world.script.next("heartbeat", *["fail"] * 1_000)
+    world.until(lambda: lease.contexts[0].signal.is_set())
+    assert world.now_ms - asked_ms == 29_000
+    world.until(lambda: task.done)
+
+
+def test_a_backup_never_starts_a_run(world: World, lease: Lease) -> None:
+    """
+    1. an older run is in the way of a slot, so that slot is watched, should somebody start it
+    2. the older run ends, and nobody starts the slot
+    3. its watch must not
+    """
+    older = lease.other.hold(lease.job)
+    world.pass_time("10s")
+    lease.run()
+    lease.other.finish(lease.job, older)
+    world.pass_time("5m")
+    assert len(world.script.sent("claim")) > 3
+    assert lease.contexts == []

@@ -178,8 +178,11 @@ class World:
             self.run(lambda stopped=scheduler: stopped.stop("1m"))
         for threads in self._threads:
             threads.close()
-        for threads in self._threads:
-            assert threads.join(REAL_SECONDS * 1000), "a thread is left:\n" + _stacks()
+        end = time.monotonic() + REAL_SECONDS
+        left = [worker for threads in self._threads for worker in (*threads._workers, *threads._ending)]
+        for worker in left:
+            worker.join(max(0.0, end - time.monotonic()))
+        assert not any(worker.is_alive() for worker in left), "a thread is left:\n" + _stacks()
 
 
 def _alive(threads: Threads) -> int:
