@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import difflib
 import logging
+import os
 from collections.abc import Callable
 from typing import Union
 
-from anarchon.errors import ConfigurationError, error_text
+from anarchon.callables import check_takes
+from anarchon.errors import ConfigurationError, error_text, shown
 from anarchon.records import Event, iso
+from anarchon.threads import end_forked_child
 
-__all__ = ["EVENT_TYPES", "Events", "Listener", "Log"]
+__all__ = ["EVENT_TYPES", "Events", "Listener", "Log", "check_event_type"]
 
 Listener = Callable[[Event], object]
 Log = Union[bool, None, logging.Logger, "logging.LoggerAdapter[logging.Logger]"]
@@ -41,14 +44,13 @@ class Events:
 
     def on(self, type: str, listener: Listener) -> None:
         """Adds a listener; the same one twice is told twice."""
-        _check_type(type)
-        if not callable(listener):
-            raise ConfigurationError(f"A listener must be callable, not {listener!r}.")
+        check_event_type(type)
+        check_takes(listener, f"The listener of {type!r} events", "the event")
         self._listeners = {**self._listeners, type: (*self._listeners.get(type, ()), listener)}
 
     def off(self, type: str, listener: Listener) -> None:
         """Removes a listener that was added; nothing happens where it was not."""
-        _check_type(type)
+        check_event_type(type)
         listeners = list(self._listeners.get(type, ()))
         if listener in listeners:
             listeners.remove(listener)
@@ -58,10 +60,14 @@ class Events:
         """Writes the event to the log and tells every listener of its type. Whatever one raises is logged."""
         listeners = self._listeners.get(event.type, ())
         for listener in listeners if self._log is None else (self._write, *listeners):
+            home = os.getpid()
             try:
                 listener(event)
-            except BaseException:
+            except BaseException as error:
+                end_forked_child(home, error)
                 self._complain(event)
+            else:
+                end_forked_child(home)
 
     def _write(self, event: Event) -> None:
         assert self._log is not None
@@ -79,11 +85,16 @@ class Events:
             (self._log or logging.getLogger("anarchon")).exception("A listener of %r events raised.", event.type)
 
 
-def _check_type(type: str) -> None:
+def check_event_type(type: object) -> None:
+    """Refuses what is no event's type, with the nearest one that is.
+
+    Raises:
+        ConfigurationError: not one of ``EVENT_TYPES``.
+    """
     if type not in EVENT_TYPES:
         nearest = difflib.get_close_matches(str(type), EVENT_TYPES, n=1)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-        raise ConfigurationError(f"Unknown event {type!r}: expected one of {', '.join(EVENT_TYPES)}.{hint}")
+        raise ConfigurationError(f"Unknown event {shown(type)}: expected one of {', '.join(EVENT_TYPES)}.{hint}")
 
 
 def describe(event: Event) -> str:

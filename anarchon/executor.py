@@ -3,6 +3,7 @@
 Guarantees:
 
 - Whatever a handler raises, ``BaseException`` included, becomes a value; none ends a thread in silence.
+- The child of a fork that a handler makes ends where the handler does; it never speaks for its parent.
 - With a timeout the handler runs on a thread of its own and races it. If the timeout wins, the signal is set and the
   run has failed, whether or not the handler returns; one that goes on is counted as left behind until it is gone.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -21,7 +23,7 @@ from anarchon.context import RunContext, current_run
 from anarchon.durations import format_duration
 from anarchon.errors import error_text
 from anarchon.job import Job
-from anarchon.threads import Threads
+from anarchon.threads import Threads, end_forked_child
 
 __all__ = ["AroundRun", "Ended", "Executor"]
 
@@ -72,36 +74,49 @@ class Executor:
         self._around_run = around_run
         self._left_behind = left_behind
 
-    def execute(self, job: Job, context: RunContext) -> Ended:
-        """Calls the handler on this thread, or on one of its own where it has a timeout; blocks until it has ended."""
+    def execute(self, job: Job, context: RunContext, begin: Callable[[], None]) -> Ended:
+        """Calls the handler on this thread, or on one of its own where it has a timeout; blocks until it has ended.
+
+        Args:
+            begin: tells that the run begins, just before it does. It is part of what the timeout ends: a listener that
+                hangs must not keep a run, and its job, for ever.
+        """
         started_ms = self._clock.monotonic_ms()
         timeout_ms = job.options.timeout_ms
         if timeout_ms is None:
-            exception, timed_out = self._call(job, context), False
+            exception, timed_out = self._call(job, context, begin), False
         else:
-            exception, timed_out = self._race(job, context, timeout_ms)
+            exception, timed_out = self._race(job, context, begin, timeout_ms)
         duration_ms = self._clock.monotonic_ms() - started_ms
         return _classify(context, exception, timed_out, duration_ms)
 
-    def _call(self, job: Job, context: RunContext) -> BaseException | None:
+    def _call(self, job: Job, context: RunContext, begin: Callable[[], None]) -> BaseException | None:
         here = current_run.set(context)
+        home = os.getpid()
         try:
+            begin()
+            # A stop may have come while listeners were told.
+            context.raise_if_cancelled()
             if self._around_run is None:
-                _refuse_awaitable(job.call(context))
+                _handle(job, context)
             else:
                 with self._around_run(context):
-                    _refuse_awaitable(job.call(context))
+                    _handle(job, context)
         except BaseException as error:
+            end_forked_child(home, error)
             return error
         finally:
             current_run.reset(here)
+        end_forked_child(home)
         return None
 
-    def _race(self, job: Job, context: RunContext, timeout_ms: int) -> tuple[BaseException | None, bool]:
+    def _race(
+        self, job: Job, context: RunContext, begin: Callable[[], None], timeout_ms: int
+    ) -> tuple[BaseException | None, bool]:
         race = _Race(self._clock.event())
 
         def handler() -> None:
-            exception = self._call(job, context)
+            exception = self._call(job, context, begin)
             if not race.end(exception):
                 self._left_behind(job.name, -1)
 
@@ -153,6 +168,17 @@ def _classify(context: RunContext, exception: BaseException | None, timed_out: b
     if not timed_out and reason in ("stop", "lease-lost"):
         return Ended("interrupted", duration_ms, exception, reason)
     return Ended("failed", duration_ms, exception)
+
+
+def _handle(job: Job, context: RunContext) -> None:
+    home = os.getpid()
+    try:
+        _refuse_awaitable(job.call(context))
+    except BaseException as error:
+        end_forked_child(home, error)
+        raise
+    # Before anything of the parent's is left, such as its database connections by ``around_run``.
+    end_forked_child(home)
 
 
 def _refuse_awaitable(result: object) -> None:

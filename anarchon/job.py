@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from anarchon.callables import can_be_called, named, refuse_deferred, signature_of
 from anarchon.errors import ConfigurationError
 from anarchon.options import JobOptions
 
@@ -70,22 +71,22 @@ def make_call(handler: object, job: str) -> Callable[[Any], object]:
     """
     if not callable(handler):
         raise ConfigurationError(f"The handler of job {job!r} must be callable, not {type(handler).__name__}.")
-    _refuse_deferred(handler, job)
-    signature = _signature(handler)
-    if signature is None and isinstance(handler, functools.partial) and _signature(handler.func) is not None:
+    refuse_deferred(handler, f"The handler of job {job!r}")
+    signature = signature_of(handler)
+    if signature is None and isinstance(handler, functools.partial) and signature_of(handler.func) is not None:
         raise ConfigurationError(f"The handler of job {job!r} is a partial whose function cannot take its arguments.")
     if signature is None:
         # Some callables of C say nothing of their arguments; the context is what the docs promise.
         return handler
-    if _can_be_called(signature, None):
-        if not _can_be_called(signature) or _wants_context(signature):
+    if can_be_called(signature, None):
+        if not can_be_called(signature) or _wants_context(signature):
             return handler
         return functools.partial(_without_context, handler)
-    if _can_be_called(signature):
+    if can_be_called(signature):
         return functools.partial(_without_context, handler)
     raise ConfigurationError(
         f"The handler of job {job!r} must take the context or nothing;"
-        f" {_named(handler)}{signature} takes something else."
+        f" {named(handler)}{signature} takes something else."
     )
 
 
@@ -93,39 +94,6 @@ def _without_context(handler: Callable[[], object], context: object) -> object:
     return handler()
 
 
-def _signature(handler: Callable[..., object]) -> inspect.Signature | None:
-    try:
-        return inspect.signature(handler)
-    except (ValueError, TypeError):
-        return None
-
-
-def _can_be_called(signature: inspect.Signature, *arguments: object) -> bool:
-    try:
-        signature.bind(*arguments)
-    except TypeError:
-        return False
-    return True
-
-
 def _wants_context(signature: inspect.Signature) -> bool:
     first = next(iter(signature.parameters.values()))
     return first.name in ("ctx", "context") or first.kind is inspect.Parameter.VAR_POSITIONAL
-
-
-def _refuse_deferred(handler: Callable[..., object], job: str) -> None:
-    function: Any = handler
-    while isinstance(function, functools.partial):
-        function = function.func
-    for candidate in (function, type(function).__call__):
-        if inspect.iscoroutinefunction(candidate) or inspect.isasyncgenfunction(candidate):
-            raise ConfigurationError(
-                f"The handler of job {job!r} is a coroutine function: anarchon runs plain functions on threads."
-                " Wrap it: lambda: asyncio.run(handler())."
-            )
-        if inspect.isgeneratorfunction(candidate):
-            raise ConfigurationError(f"The handler of job {job!r} is a generator function: calling it runs nothing.")
-
-
-def _named(handler: object) -> str:
-    return getattr(handler, "__qualname__", type(handler).__name__)

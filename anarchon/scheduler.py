@@ -12,10 +12,11 @@ from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from anarchon.backends import ClaimOnlyBackend, LeaseBackend, open_backend
+from anarchon.callables import check_takes
 from anarchon.durations import Duration, from_ms, parse_duration
 from anarchon.engine import Engine
-from anarchon.errors import ConfigurationError, JobNotRegistered, RunRefused
-from anarchon.events import Events, Listener, Log
+from anarchon.errors import ConfigurationError, JobNotRegistered, RunRefused, shown
+from anarchon.events import Events, Listener, Log, check_event_type
 from anarchon.executor import AroundRun
 from anarchon.job import Handler, Job, check_job_name, make_call
 from anarchon.options import parse_options, resolve_options
@@ -87,8 +88,8 @@ class Scheduler:
         self._sources = sources or Sources()
         self._given_id = _check_instance_id(instance_id)
         self._events = Events(log)
-        if around_run is not None and not callable(around_run):
-            raise ConfigurationError(f"around_run must be callable, not {around_run!r}.")
+        if around_run is not None:
+            check_takes(around_run, "around_run", "the context")
         self._around_run = around_run
         self._defaults = parse_options(options, _SCHEDULER_OPTIONS)
         resolve_options(self._defaults, {})
@@ -173,6 +174,7 @@ class Scheduler:
         Raises:
             ConfigurationError: an unknown event, or a listener that cannot be called.
         """
+        check_event_type(event)
         if listener is None:
             return lambda function: self._listen(event, function)
         self._listen(event, listener)
@@ -305,8 +307,8 @@ class Scheduler:
             ConfigurationError: not a job's name, or a limit that is not a whole number of 1 or more.
             BackendError: the store could not be read.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise ConfigurationError(f"limit must be a whole number of 1 or more, not {limit!r}.")
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000_000:
+            raise ConfigurationError(f"limit must be a whole number from 1 to 1000000, not {shown(limit)}.")
         return self._store.history(check_job_name(name), limit)
 
     def last_run(self, name: str) -> RunRecord | None:
@@ -327,9 +329,9 @@ class Scheduler:
             ConfigurationError: the job is registered here, or that is no job's name.
             BackendError: the store could not be reached.
         """
-        if name in self._jobs:
+        if check_job_name(name) in self._jobs:
             raise ConfigurationError(f"Job {name!r} is registered: a job is forgotten when it is gone from the code.")
-        self._store.forget(check_job_name(name))
+        self._store.forget(name)
 
     # -- inside
 
@@ -421,9 +423,11 @@ class Scheduler:
         return f"{socket.gethostname()}-{os.getpid()}-{self._sources.chance.token()[1:9]}"
 
     def _job(self, name: str) -> Job:
+        if not isinstance(name, str):
+            check_job_name(name)
         job = self._jobs.get(name)
         if job is None:
-            nearest = difflib.get_close_matches(str(name), self._jobs, n=1)
+            nearest = difflib.get_close_matches(name, self._jobs, n=1)
             raise JobNotRegistered(name, nearest[0] if nearest else None)
         return job
 

@@ -15,15 +15,17 @@ daemons, so that no run can keep a process alive that wants to end. After a fork
 from __future__ import annotations
 
 import _thread
+import contextlib
 import contextvars
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable
 
 from anarchon.clock import Clock
 
-__all__ = ["Threads", "call_guarded", "start_from_signal"]
+__all__ = ["Threads", "call_guarded", "end_forked_child", "start_from_signal"]
 
 _logger = logging.getLogger("anarchon")
 
@@ -148,6 +150,32 @@ def call_guarded(work: Callable[[], object]) -> None:
             threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
         except BaseException:
             _logger.exception("threading.excepthook raised.")
+
+
+def end_forked_child(home: int, error: BaseException | None = None) -> None:
+    """Ends this process where users' code, called on a library thread, has come back in the child of a fork.
+
+    Such a child has this thread alone, and would go on in its parent's name: finish a run that the parent still works
+    on, or begin one that the parent begins too. It ends like a process whose work is done, by ``os._exit``, since what
+    is to be cleaned up is the parent's.
+
+    Args:
+        home: the process in which the code was called.
+        error: what it raised, which becomes the exit code.
+    """
+    if os.getpid() == home or not isinstance(threading.current_thread(), _Worker):
+        return
+    code = 0
+    with contextlib.suppress(BaseException):
+        if isinstance(error, SystemExit):
+            code = error.code if isinstance(error.code, int) else error.code is not None
+        elif error is not None:
+            code = 1
+            sys.excepthook(type(error), error, error.__traceback__)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):
+            stream.flush()
+    os._exit(code)
 
 
 def start_from_signal(work: Callable[[], object]) -> None:

@@ -106,8 +106,7 @@ class ClaimOnlyRunner:
         started_ms = self._store.clock.now_ms(job.name)
         try:
             if context.reason is None:
-                self._parts.teller.start(context)
-                ended = self._parts.executor.execute(job, context)
+                ended = self._parts.executor.execute(job, context, lambda: self._parts.teller.start(context))
             else:
                 ended = Ended("interrupted", 0, reason=context.reason)
             return self._store_end(job, context, ended, started_ms)

@@ -90,8 +90,9 @@ class LeasedRun:
             self.context._cancel("lease-lost")
         if self.context.reason is not None:
             return Ended("interrupted", 0, reason=self.context.reason)
-        self._parts.teller.start(self.context, self._latest_ms)
-        return self._parts.executor.execute(self._job, self.context)
+        return self._parts.executor.execute(
+            self._job, self.context, lambda: self._parts.teller.start(self.context, self._latest_ms)
+        )
 
     def _new_heartbeat(self) -> Heartbeat:
         request, parts = self._request, self._parts

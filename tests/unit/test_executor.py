@@ -37,7 +37,7 @@ class Stage:
         options = resolve_options({}, parse_options({"timeout": timeout}))
         job = Job("x", every("10s"), handler, make_call(handler, "x"), options)
         executor = Executor(self.world.clock, self.threads, self.around, lambda job, change: self.left.append(change))
-        return self.world.run(lambda: executor.execute(job, self.context))
+        return self.world.run(lambda: executor.execute(job, self.context, lambda: None))
 
 
 @pytest.fixture

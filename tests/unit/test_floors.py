@@ -15,14 +15,14 @@ ROOT = Path(anarchon.__file__).parent
 # A file may import from any floor below its own, and from what stands before it on its floor. A subpackage stands on
 # one floor as a whole, and its files may import each other.
 FLOORS = [
-    ["errors.py", "durations.py", "clock.py", "threads.py", "chance.py"],
+    ["errors.py", "callables.py", "durations.py", "clock.py", "threads.py", "chance.py"],
     ["records.py", "alarms.py", "sources.py", "options.py", "events.py", "schedules/"],
     ["context.py", "job.py", "backends/"],
     ["store_clock.py", "store.py", "heartbeat.py", "executor.py"],
     ["runners/"],
     ["timers.py"],
     ["process.py", "engine.py", "scheduler.py"],
-    ["__init__.py", "testing.py", "tables.py", "targets.py", "demo/", "cli.py", "__main__.py"],
+    ["__init__.py", "testing.py", "tables.py", "targets.py", "output.py", "demo/", "cli.py", "__main__.py"],
 ]
 
 ORDER = {entry: (floor, place) for floor, entries in enumerate(FLOORS) for place, entry in enumerate(entries)}
