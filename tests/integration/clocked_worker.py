@@ -2,7 +2,7 @@
 
 ``step`` on standard input steps the host's clock by so many milliseconds: this clock's offset changes, and nobody is
 told. Where the store is a file it keeps the host's time, as it does outside of tests. Every handler call says what the
-store's clock said at that moment.
+store's clock said when it granted the run.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from worker import Log
@@ -21,6 +22,7 @@ from worker import Log
 from anarchon import Event, LeaseBackend, RunContext, Scheduler, SQLiteBackend, open_backend
 from anarchon.clock import SystemClock
 from anarchon.durations import to_ms
+from anarchon.records import ClaimReply, ClaimRequest
 from anarchon.sources import Sources
 
 
@@ -38,6 +40,8 @@ class ClockedWorker:
         self._log = Log(given["log"], given["name"])
         self._clock = SteppedClock()
         self._backend = self._open(given["url"], given["prefix"])
+        self._granted_ms: dict[tuple[str, int], int] = {}
+        self._backend.claim = self._noting(self._backend.claim)  # type: ignore[method-assign]
         self._scheduler = Scheduler(
             self._backend, instance_id=given["name"], jitter=0, sources=Sources(clock=self._clock), log=True
         )
@@ -57,8 +61,19 @@ class ClockedWorker:
             return SQLiteBackend(url.removeprefix("sqlite:///"), clock=self._clock)
         return open_backend(url, prefix=prefix)
 
+    def _noting(self, claim: Callable[[ClaimRequest], ClaimReply]) -> Callable[[ClaimRequest], ClaimReply]:
+        """Keeps the store's time of each answer: the handler comes a little later, and may find the clock set back."""
+
+        def noting(request: ClaimRequest) -> ClaimReply:
+            reply = claim(request)
+            self._granted_ms[request.job, request.slot_ms] = reply.store_time_ms
+            return reply
+
+        return noting
+
     def _handler(self, ctx: RunContext) -> None:
-        self._log.write("begin", job=ctx.job, slot_ms=to_ms(ctx.slot), store_ms=self._backend.time(ctx.job))
+        slot_ms = to_ms(ctx.slot)
+        self._log.write("begin", job=ctx.job, slot_ms=slot_ms, store_ms=self._granted_ms[ctx.job, slot_ms])
 
     def _tell(self, event: Event) -> None:
         slot_ms = event.slot and to_ms(event.slot)
