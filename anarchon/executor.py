@@ -98,10 +98,10 @@ class Executor:
             # A stop may have come while listeners were told.
             context.raise_if_cancelled()
             if self._around_run is None:
-                _handle(job, context)
+                _handle(job, context, home)
             else:
                 with self._around_run(context):
-                    _handle(job, context)
+                    _handle(job, context, home)
         except BaseException as error:
             end_forked_child(home, error)
             return error
@@ -170,8 +170,8 @@ def _classify(context: RunContext, exception: BaseException | None, timed_out: b
     return Ended("failed", duration_ms, exception)
 
 
-def _handle(job: Job, context: RunContext) -> None:
-    home = os.getpid()
+def _handle(job: Job, context: RunContext, home: int) -> None:
+    end_forked_child(home)
     try:
         _refuse_awaitable(job.call(context))
     except BaseException as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from datetime import datetime, timezone
 from typing import Any
@@ -112,8 +113,50 @@ def test_a_misspelt_event_has_its_nearest_named() -> None:
 
 
 def test_a_listener_must_be_callable() -> None:
-    with pytest.raises(ConfigurationError, match="listener .*must be callable, not 3"):
+    with pytest.raises(ConfigurationError, match="listener of 'start' events must be callable, not 3"):
         Events().on("start", 3)  # type: ignore[arg-type]
+
+
+async def coroutine(event: Any) -> None: ...
+
+
+def generator(event: Any) -> Any:
+    yield event
+
+
+@pytest.mark.parametrize(
+    ("listener", "said"),
+    [
+        (coroutine, "is a coroutine function"),
+        (generator, "is a generator function: calling it runs nothing"),
+        (lambda: None, "must take the event"),
+        (lambda event, more: None, "must take the event"),
+    ],
+)
+def test_a_listener_that_could_never_work_is_refused(listener: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        Events().on("start", listener)
+
+
+def test_a_listener_may_be_of_any_kind_that_takes_the_event() -> None:
+    class Listener:
+        def __call__(self, event: Any, more: int = 1) -> None: ...
+
+    heard: list[Any] = []
+    events = Events()
+    for listener in (print, Listener(), lambda *any: None, functools.partial(lambda a, b: None, 1), heard.append):
+        events.on("skip", listener)
+    event = Event("skip", "x", "here", reason="taken")
+    events.emit(event)
+    assert heard == [event]
+
+
+def test_on_without_its_event_is_refused_at_once() -> None:
+    scheduler = Scheduler(MemoryBackend())
+    with pytest.raises(ConfigurationError, match="Unknown event <function"):
+
+        @scheduler.on  # type: ignore[call-overload]
+        def complain(event: Any) -> None: ...
 
 
 def test_on_and_off_chain_and_on_decorates() -> None:

@@ -532,7 +532,7 @@ def test_active_tells_what_runs_where(world: World) -> None:
     assert (run.instance_id, run.attempt, run.trigger, run.lease_left) == ("b", 1, "scheduled", 20.0)
 
 
-@pytest.mark.parametrize("limit", [0, -1, True, 1.0, "5", None])
+@pytest.mark.parametrize("limit", [0, -1, True, 1.0, "5", None, 1_000_001, 10**30])
 def test_a_bad_limit_is_refused(world: World, limit: Any) -> None:
     with pytest.raises(ConfigurationError, match="limit must be a whole number"):
         world.scheduler().history("x", limit)
