@@ -1,4 +1,4 @@
-"""The start of a run as listeners see it: part of what the timeout ends, and the last moment in which it may not begin."""
+"""The start of a run as listeners see it: part of what the timeout ends, and the last moment to begin nothing."""
 
 from __future__ import annotations
 
