@@ -8,13 +8,12 @@ import enum
 import io
 import json
 import logging
-import os
 import shutil
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from datetime import datetime
 from types import FrameType
 from typing import Any
@@ -23,7 +22,8 @@ import anarchon
 from anarchon import demo
 from anarchon.clock import SystemClock
 from anarchon.durations import parse_duration, to_ms
-from anarchon.errors import BackendError, ConfigurationError, JobNotRegistered, RunRefused
+from anarchon.errors import BackendError, ConfigurationError, JobNotRegistered, RunRefused, shown
+from anarchon.output import Output, OutputError
 from anarchon.records import RunRecord
 from anarchon.scheduler import Scheduler
 from anarchon.schedules import cron
@@ -44,7 +44,11 @@ class Exit(enum.IntEnum):
     REFUSED = 4
     STORE = 5
     NOT_REGISTERED = 6
+    OUTPUT = 7
 
+
+#: More lines than anybody reads, and no more than a store may be asked for at a time.
+_MOST = 1_000_000
 
 _OF_STATUS = {"success": Exit.SUCCESS, "failed": Exit.FAILED, "interrupted": Exit.INTERRUPTED}
 
@@ -54,28 +58,41 @@ _OF_ERROR: dict[type[Exception], Exit] = {
     RunRefused: Exit.REFUSED,
     BackendError: Exit.STORE,
     JobNotRegistered: Exit.NOT_REGISTERED,
+    OutputError: Exit.OUTPUT,
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code. Where the arguments are wrong, argparse ends the process with 2."""
-    given = _parser().parse_args(arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that cannot show a sign is no reason to show nothing.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    output = Output()
     try:
-        code: int = given.command(given)
-        sys.stdout.flush()
-        return code
+        given = _read(arguments, output)
+        with output.alone() if given.json else nullcontext():
+            code: int = given.command(given)
+            output.flush()
+            return code
     except tuple(_OF_ERROR) as error:
         _complain(error)
         return next(code for kind, code in _OF_ERROR.items() if isinstance(error, kind))
     except BrokenPipeError:
-        # Whoever read has seen enough. What is still buffered must not complain at the interpreter's end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read has seen enough.
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    finally:
+        output.let_go()
+
+
+def _read(arguments: Sequence[str] | None, output: Output) -> argparse.Namespace:
+    # argparse prints its help itself, and does not care what becomes of it.
+    with redirect_stdout(io.StringIO()) as printed:
+        try:
+            return _parser().parse_args(arguments, argparse.Namespace(output=output, json=False))
+        except SystemExit as end:
+            asked = not end.code
+    if asked:
+        output.tell(printed.getvalue(), end="")
+    raise SystemExit(Exit.SUCCESS if asked else Exit.USAGE)
 
 
 def worker(given: argparse.Namespace) -> int:
@@ -152,15 +169,15 @@ def next_slots(given: argparse.Namespace) -> int:
     except OverflowError as error:
         raise UsageError(str(error)) from None
     if given.json:
-        print(json.dumps([found.to_dict(schedule.tzinfo) for found in previews], indent=2))
+        given.output.tell(json.dumps([found.to_dict(schedule.tzinfo) for found in previews], indent=2))
     else:
-        print(preview_table(previews, schedule.tzinfo))
+        given.output.tell(preview_table(previews, schedule.tzinfo))
     return Exit.SUCCESS
 
 
 def show_demo(given: argparse.Namespace) -> int:
     with _sigterm_ends():
-        return Exit.SUCCESS if demo.play() else Exit.FAILED
+        return Exit.SUCCESS if demo.play(given.output.tell) else Exit.FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -238,9 +255,11 @@ def _duration(text: str) -> str:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, not {text!r}")
-    return int(text)
+    # Python takes digits of every script for a number, and gives up on one of over 4300.
+    count = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST)) else 0
+    if not 1 <= count <= _MOST:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {_MOST}, not {shown(text)}")
+    return count
 
 
 def _instant(text: str) -> int:
@@ -258,21 +277,24 @@ def _print(given: argparse.Namespace, found: Any, for_people: Callable[[], str])
     """What was found, as one JSON document or for people; an empty table is left to those who can say more."""
     if given.json:
         values = found.to_dict() if isinstance(found, RunRecord) else [one.to_dict() for one in found]
-        print(json.dumps(values, indent=2))
+        given.output.tell(json.dumps(values, indent=2))
     elif found:
-        print(for_people())
+        given.output.tell(for_people())
 
 
-def _say(text: str) -> None:
-    """To people, beside the answer."""
-    print(text, file=sys.stderr)
+def _say(text: str, end: str = "\n") -> None:
+    """To people, beside the answer, which is none the worse where it cannot be said."""
+    with suppress(OSError, ValueError):
+        print(text, end=end, file=sys.stderr, flush=True)
 
 
 def _complain(error: Exception) -> None:
     theirs = error.__cause__ if isinstance(error, UsageError) else None
     # A traceback that does not reach into the target's code would only show ours.
     if theirs is not None and (theirs.__traceback__ is not None or isinstance(theirs, SyntaxError)):
-        traceback.print_exception(theirs)
+        with suppress(Exception):
+            # One of theirs may be made so that it cannot even be shown.
+            traceback.print_exception(theirs)
     _say(f"anarchon: {error}")
 
 
@@ -318,8 +340,8 @@ def _confirmed(scheduler: Scheduler, name: str) -> bool:
         raise UsageError(f"There is nobody to ask whether {name!r} shall be forgotten: say --yes.")
     running = [run.instance_id for run in scheduler.active(name) if run.lease_left > 0]
     note = "".join(f" It is running on {instance_id} right now." for instance_id in running)
-    answer = input(f"Remove all that the store keeps of {name!r}, its history included?{note} [y/N] ")
-    return answer.strip().lower() in ("y", "yes")
+    _say(f"Remove all that the store keeps of {name!r}, its history included?{note} [y/N] ", end="")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _nearest(scheduler: Scheduler, name: str) -> str:
@@ -330,4 +352,5 @@ def _nearest(scheduler: Scheduler, name: str) -> str:
 
 def _screen() -> int | None:
     """How wide the screen is; None where a pipe or a file reads."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    # A standard output that is closed is None.
+    return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from anarchon.clock import SystemClock
 from anarchon.demo.judge import Facts, clock_time, expected
 from anarchon.demo.lines import Line
@@ -26,13 +28,15 @@ class Watcher:
     Args:
         reader: a scheduler without jobs on the workers' store.
         path: of that store.
+        tell: called with each line for people.
     """
 
-    def __init__(self, workers: Workers, reader: Scheduler, path: str) -> None:
+    def __init__(self, workers: Workers, reader: Scheduler, path: str, tell: Callable[[str], object]) -> None:
         self._clock = SystemClock()
         self._workers = workers
         self._reader = reader
         self._path = path
+        self._tell = tell
         self._from_ms = self._clock.now_ms()
         self._lines: list[Line] = []
         self._up: set[str] = set()
@@ -46,7 +50,7 @@ class Watcher:
 
     def watch(self) -> Facts:
         """Goes on until both workers have ended."""
-        print(f"Two workers share {self._path}. Slots are in UTC.\n", flush=True)
+        self._tell(f"Two workers share {self._path}. Slots are in UTC.\n")
         for name in WORKERS:
             self._say(f"{name} starts, process {self._workers.start(name)}")
         deadline_ms = self._clock.monotonic_ms() + LONGEST_MS
@@ -153,4 +157,4 @@ class Watcher:
 
     def _say(self, text: str, line: Line | None = None) -> None:
         at_ms = self._clock.now_ms() if line is None else line.at_ms
-        print(f"{(at_ms - self._from_ms) / 1000:5.1f} s  {text}", flush=True)
+        self._tell(f"{(at_ms - self._from_ms) / 1000:5.1f} s  {text}")

@@ -1,0 +1,154 @@
+"""The command line where standard output is closed, full, left by its reader, or wanted by others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+JOBS = """
+    import atexit, os, subprocess, sys, threading
+    from anarchon import Scheduler
+
+    print("the module prints")
+    scheduler = Scheduler(backend="sqlite:///jobs.db")
+
+    @scheduler.every("loud", "1d")
+    def loud():
+        print("the handler prints")
+        os.write(1, b"so does what it calls\\n")
+        subprocess.run([sys.executable, "-c", "print('so does a child')"], check=True)
+
+    scheduler.every("chatty", "1d", lambda: print("the handler prints"))
+
+    @scheduler.every("late", "1d", timeout="50ms")
+    def late(ctx):
+        atexit.register(print, "printed at the end")
+        ctx.signal.wait(30)
+
+    def stop(event):
+        # It is told on the run's own thread, which the stop would wait for.
+        threading.Thread(target=worker.stop).start()
+
+    worker = Scheduler(backend="memory://").every("quick", "20ms", lambda: None).on("success", stop)
+"""
+
+#: What becomes of standard output, and in the last two of standard error.
+SHELL = {
+    "closed": 'exec "$@" >&-',
+    "full": 'exec "$@" >/dev/full',
+    "open": 'exec "$@"',
+    "stderr full": 'exec "$@" 2>/dev/full',
+    "stderr closed": 'exec "$@" 2>&-',
+}
+
+Anarchon = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def anarchon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Anarchon:
+    """Runs ``anarchon`` beside ``jobs.py``, the streams as named."""
+    (tmp_path / "jobs.py").write_text(dedent(JOBS), encoding="utf-8")
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
+    def run(streams: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", "-c", SHELL[streams], "sh", sys.executable, "-m", "anarchon", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+
+    return run
+
+
+COMMANDS = [
+    ["run", "jobs:scheduler", "chatty"],
+    ["run", "jobs:scheduler", "loud", "--json"],
+    ["jobs", "jobs:scheduler"],
+    ["jobs", "jobs:scheduler", "--json"],
+    ["history", "sqlite:///jobs.db", "loud"],
+    ["active", "sqlite:///jobs.db", "loud", "--json"],
+    ["next", "@daily"],
+    ["next", "@daily", "--json"],
+    ["demo"],
+    ["--version"],
+    ["run", "--help"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("stdout", "why"), [("closed", "standard output is closed"), ("full", "No space left on device")]
+)
+def test_an_answer_that_cannot_be_printed_has_a_code_of_its_own(
+    stdout: str, why: str, command: list[str], anarchon: Anarchon
+) -> None:
+    assert anarchon("open", "run", "jobs:scheduler", "loud").returncode == 0
+    done = anarchon(stdout, *command)
+    assert done.returncode == 7
+    assert done.stderr.splitlines()[-1] == f"anarchon: The answer could not be printed: {why}."
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("stdout", ["closed", "full"])
+def test_a_run_whose_record_cannot_be_printed_is_done(stdout: str, anarchon: Anarchon) -> None:
+    assert anarchon(stdout, "run", "jobs:scheduler", "loud", "--json").returncode == 7
+    (record,) = json.loads(anarchon("open", "history", "sqlite:///jobs.db", "loud", "--json").stdout)
+    assert record["status"] == "success"
+
+
+def test_a_worker_has_no_answer_and_needs_no_standard_output(anarchon: Anarchon) -> None:
+    done = anarchon("closed", "worker", "jobs:worker")
+    assert done.returncode == 0
+    assert done.stderr.endswith("Stopped: every run has ended.\n")
+
+
+def test_a_command_that_is_refused_says_so_whatever_becomes_of_the_output(anarchon: Anarchon) -> None:
+    done = anarchon("full", "run", "jobs:scheduler", "nothing")
+    assert done.returncode == 6
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("stderr", ["stderr full", "stderr closed"])
+def test_what_cannot_be_said_beside_the_answer_changes_nothing(stderr: str, anarchon: Anarchon) -> None:
+    done = anarchon(stderr, "history", "memory://", "nothing", "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, [])
+    done = anarchon(stderr, "history", "memory://", "nothing")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_run_as_json_is_one_document_whatever_else_is_printed(anarchon: Anarchon) -> None:
+    done = anarchon("open", "run", "jobs:scheduler", "loud", "--json")
+    assert json.loads(done.stdout)["status"] == "success"
+    assert done.stderr.splitlines() == [
+        "the module prints",
+        "the handler prints",
+        "so does what it calls",
+        "so does a child",
+    ]
+
+
+def test_what_is_printed_after_the_record_is_no_part_of_the_document(anarchon: Anarchon) -> None:
+    done = anarchon("open", "run", "jobs:scheduler", "late", "--json")
+    assert json.loads(done.stdout)["status"] == "failed"
+    assert done.stderr.endswith("printed at the end\n")
+
+
+@pytest.mark.parametrize("command", [["run", "jobs:scheduler", "loud", "--json"], ["--help"], ["next", "@daily"]])
+def test_a_reader_that_has_left_is_no_error(command: list[str], tmp_path: Path, anarchon: Anarchon) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anarchon", *command],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 141
+    assert "anarchon: " not in err
+    assert "Exception ignored" not in err
