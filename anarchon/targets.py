@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
 from types import ModuleType, TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from anarchon.backends import open_backend
+from anarchon.errors import error_text, shown
 from anarchon.scheduler import Scheduler
 
 __all__ = ["UsageError", "load_scheduler", "open_target"]
@@ -51,16 +54,18 @@ def load_scheduler(target: str) -> Scheduler:
     module = _import(module_name)
     found: Any = module
     for name in attribute.split("."):
-        if not hasattr(found, name):
-            raise UsageError(_no_such_name(module, found, name))
-        found = getattr(found, name)
-    if isinstance(found, Scheduler):
+        found = _attribute(module, found, name)
+    if _is_scheduler(found):
         return found
     # To call a job's handler would be to run the job.
     if not callable(found) or _is_handler(module, found):
         raise UsageError(f"{target} is {_a(found)}, not a Scheduler.{_hint(module)}")
     made = _call_theirs(f"{target}()", found)
-    if not isinstance(made, Scheduler):
+    if inspect.iscoroutine(made):
+        # So that Python does not warn of one that nobody awaits.
+        made.close()
+        raise UsageError(f"{target}() returned a coroutine, which nobody awaits: expected def, not async def.")
+    if not _is_scheduler(made):
         raise UsageError(f"{target}() returned {_a(made)}, not a Scheduler.")
     return made
 
@@ -88,13 +93,27 @@ def _import(name: str) -> ModuleType:
         raise
 
 
+def _attribute(module: ModuleType, owner: object, name: str) -> Any:
+    try:
+        return _call_theirs(f"Looking up {name!r} in {_name(module, owner)}", functools.partial(getattr, owner, name))
+    except UsageError as error:
+        if isinstance(error.__cause__, AttributeError):
+            raise UsageError(_no_such_name(module, owner, name)) from None
+        raise
+
+
 def _call_theirs(what: str, call: Callable[[], _T]) -> _T:
     """Calls code of the target's."""
     try:
         return call()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         error.__traceback__ = _from_their_code(error.__traceback__)
-        raise UsageError(f"{what} failed: {type(error).__name__}: {error}") from error
+        if isinstance(error, SystemExit):
+            # Else a script without a main guard would end us with its own code, which may be 0.
+            raise UsageError(f"{what} called sys.exit({shown(error.code)}).") from error
+        raise UsageError(f"{what} failed: {error_text(error)}") from error
 
 
 def _from_their_code(frames: TracebackType | None) -> TracebackType | None:
@@ -109,10 +128,17 @@ def _from_their_code(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _no_such_name(module: ModuleType, owner: object, name: str) -> str:
-    owner_name = module.__name__ if owner is module else type(owner).__name__
-    nearest = difflib.get_close_matches(name, dir(owner), n=1)
+    try:
+        nearest = difflib.get_close_matches(name, dir(owner), n=1)
+    except Exception:
+        # What is looked at may have a __dir__ of its own.
+        nearest = []
     hint = f" Did you mean {nearest[0]!r}?" if nearest else _hint(module)
-    return f"{owner_name} has no {name!r}.{hint}"
+    return f"{_name(module, owner)} has no {name!r}.{hint}"
+
+
+def _name(module: ModuleType, owner: object) -> str:
+    return module.__name__ if owner is module else type(owner).__name__
 
 
 def _hint(module: ModuleType) -> str:
@@ -124,9 +150,17 @@ def _is_handler(module: ModuleType, function: object) -> bool:
     return any(job.handler is function for scheduler in schedulers for job in scheduler._jobs.values())
 
 
+def _is_scheduler(value: object) -> TypeGuard[Scheduler]:
+    try:
+        return isinstance(value, Scheduler)
+    except Exception:
+        # A stand-in is asked for its class, and may raise for want of what it stands for.
+        return False
+
+
 def _schedulers(module: ModuleType) -> list[str]:
-    return [name for name, value in vars(module).items() if isinstance(value, Scheduler)]
+    return [name for name, value in vars(module).items() if _is_scheduler(value)]
 
 
 def _a(value: object) -> str:
-    return "None" if value is None else f"of type {type(value).__name__}"
+    return "None" if value is None else f"an object of type {type(value).__name__}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import itertools
@@ -190,7 +191,7 @@ def test_a_value_that_is_no_scheduler_is_named_by_its_type(target: str, capsys: 
     name = module_of(target)
     assert main(["jobs", f"{name}:backend"]) == 2
     assert complaint(capsys) == (
-        f"anarchon: {name}:backend is of type MemoryBackend, not a Scheduler. Did you mean {target}?\n"
+        f"anarchon: {name}:backend is an object of type MemoryBackend, not a Scheduler. Did you mean {target}?\n"
     )
 
 
@@ -200,7 +201,7 @@ def test_a_jobs_handler_is_not_taken_for_a_function_that_makes_a_scheduler(
     name = module_of(target)
     assert main(["jobs", f"{name}:digest"]) == 2
     assert complaint(capsys) == (
-        f"anarchon: {name}:digest is of type function, not a Scheduler. Did you mean {target}?\n"
+        f"anarchon: {name}:digest is an object of type function, not a Scheduler. Did you mean {target}?\n"
     )
 
 
@@ -226,6 +227,94 @@ def test_a_function_that_cannot_be_called_shows_no_traceback_of_ours(
     said = complaint(capsys)
     assert said.startswith(f"anarchon: {name}:make() failed: TypeError: make() missing 1 required")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("code", ["", "0", "7", "'over'"])
+def test_a_module_that_ends_the_process_is_refused(
+    code: str, module: Module, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = module(f"import sys\nsys.exit({code})")
+    assert main(["jobs", f"{name}:scheduler"]) == 2
+    said = complaint(capsys)
+    assert f'{name}.py", line 2' in said
+    assert said.endswith(f"anarchon: Importing {name} called sys.exit({code or None}).\n")
+
+
+def test_sys_exit_is_no_target(module: Module, capsys: pytest.CaptureFixture[str]) -> None:
+    module("")
+    assert main(["jobs", "sys:exit"]) == 2
+    assert complaint(capsys) == "anarchon: sys:exit() called sys.exit(None).\n"
+
+
+@pytest.mark.parametrize(("error", "code"), [("SystemExit(0)", 2), ("GeneratorExit", 2), ("KeyboardInterrupt", 130)])
+def test_whatever_a_function_raises_is_no_success(error: str, code: int, module: Module) -> None:
+    name = module(f"def make(): raise {error}")
+    assert main(["jobs", f"{name}:make"]) == code
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_coroutine_function_is_refused(module: Module, capsys: pytest.CaptureFixture[str]) -> None:
+    name = module("async def make(): pass")
+    assert main(["jobs", f"{name}:make"]) == 2
+    gc.collect()
+    assert complaint(capsys) == (
+        f"anarchon: {name}:make() returned a coroutine, which nobody awaits: expected def, not async def.\n"
+    )
+
+
+def test_a_function_that_returns_something_else_names_its_type(
+    module: Module, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = module("class App: pass\ndef make(): return App()")
+    assert main(["jobs", f"{name}:make"]) == 2
+    assert complaint(capsys) == f"anarchon: {name}:make() returned an object of type App, not a Scheduler.\n"
+
+
+HOSTILE = """
+    class Mute(Exception):
+        def __str__(self): raise ValueError
+
+    class StandIn:
+        @property
+        def __class__(self): raise RuntimeError("nothing stands behind this")
+
+    stand_in = StandIn()
+
+    class Unlisted:
+        def __dir__(self): raise RuntimeError("not to be listed")
+
+    unlisted = Unlisted()
+
+    def make(): raise Mute
+
+    def __getattr__(name):
+        if name == "mute":
+            raise Mute
+        if name == "broken":
+            raise RuntimeError("no settings")
+        raise AttributeError(name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "said"),
+    [
+        ("make", "{0}:make() failed: Mute: (its text could not be had: ValueError)"),
+        ("mute", "Looking up 'mute' in {0} failed: Mute: (its text could not be had: ValueError)"),
+        ("broken", "Looking up 'broken' in {0} failed: RuntimeError: no settings"),
+        ("stand_in", "{0}:stand_in is an object of type StandIn, not a Scheduler."),
+        ("unlisted.scheduler", "Unlisted has no 'scheduler'."),
+        ("missing", "{0} has no 'missing'."),
+    ],
+)
+def test_objects_that_raise_when_they_are_looked_at_show_no_traceback_of_ours(
+    attribute: str, said: str, module: Module, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = module(HOSTILE)
+    assert main(["jobs", f"{name}:{attribute}"]) == 2
+    *trace, last = complaint(capsys).splitlines()
+    assert last == f"anarchon: {said.format(name)}"
+    assert "targets.py" not in "\n".join(trace)
 
 
 # -- run
@@ -257,6 +346,13 @@ def test_a_run_as_json_is_one_object(target: str, capsys: pytest.CaptureFixture[
     record = json.loads(capsys.readouterr().out)
     assert (record["job"], record["status"], record["trigger"]) == ("digest", "failed", "manual")
     assert record["slot"].endswith("Z")
+
+
+def test_a_run_as_json_leaves_standard_output_to_the_record(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", target, "sync", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["status"] == "success"
+    assert captured.err == "in sync\n"
 
 
 def test_a_run_of_a_job_that_is_not_registered_names_the_nearest(
@@ -464,12 +560,20 @@ def test_a_job_is_forgotten_where_the_answer_is_yes(
     backend = load_scheduler(target)._backend
     monkeypatch.setattr(sys, "stdin", Terminal("no\n"))
     assert main(["forget", target, "gone"]) == 1
-    assert "It is running on elsewhere right now. [y/N]" in capsys.readouterr().out
+    assert "It is running on elsewhere right now. [y/N]" in complaint(capsys)
     assert anarchon.Scheduler(backend).active("gone")
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     assert main(["forget", target, "gone"]) == 0
-    assert capsys.readouterr().err == "All that the store kept of 'gone' is removed.\n"
+    assert complaint(capsys).endswith("[y/N] All that the store kept of 'gone' is removed.\n")
     assert not anarchon.Scheduler(backend).active("gone")
+
+
+def test_no_answer_is_no(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    hold(target, "gone")
+    # Ctrl-D.
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    assert main(["forget", target, "gone"]) == 1
+    assert anarchon.Scheduler(load_scheduler(target)._backend).active("gone")
 
 
 def test_a_job_is_not_forgotten_where_there_is_nobody_to_ask(
@@ -579,6 +683,9 @@ def test_a_scheduler_that_logs_by_itself_is_left_to_it(module: Module, caplog: p
         ["worker", "jobs:scheduler", "--stop-timeout", "soon"],
         ["history", "jobs:scheduler", "sync", "--limit", "0"],
         ["history", "jobs:scheduler", "sync", "--limit", "many"],
+        ["history", "jobs:scheduler", "sync", "--limit", "1000001"],
+        ["history", "jobs:scheduler", "sync", "--limit", "9" * 5000],
+        ["history", "jobs:scheduler", "sync", "--limit", "\N{ARABIC-INDIC DIGIT TWO}"],
         ["jobs", "jobs:scheduler", "--xml"],
     ],
 )
@@ -598,14 +705,14 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize(("good", "code"), [(True, 0), (False, 1)])
 def test_the_demo_ends_with_its_judgement(good: bool, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.demo, "play", lambda: good)
+    monkeypatch.setattr(cli.demo, "play", lambda tell: good)
     assert main(["demo"]) == code
 
 
 def test_ctrl_c_ends_any_command_in_silence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted() -> bool:
+    def interrupted(tell: object) -> bool:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli.demo, "play", interrupted)

@@ -63,7 +63,7 @@ def test_next_refuses_what_registering_refuses(
     [
         (["--after", "tomorrow"], "expected an instant such as"),
         (["--after", "2024-03-09T12:00"], "expected an offset"),
-        (["-n", "0"], "expected a whole number of 1 or more"),
+        (["-n", "0"], "expected a whole number from 1 to 1000000"),
     ],
 )
 def test_next_refuses_arguments_it_cannot_read(
