@@ -19,7 +19,11 @@ YEAR_MS = 365 * 24 * HOUR_MS
 STEPS_MS = (-HOUR_MS, YEAR_MS, 2_000, -2_000)
 INTERVALS_MS = {"half": 500, "second": 1_000}
 
-LIBFAKETIME = sorted(Path("/usr").glob("l*/**/faketime/libfaketimeMT.so.1"))
+LIBFAKETIME = [
+    library
+    for folder in ("lib", "lib/*-linux-*", "lib64", "local/lib")
+    for library in Path("/usr").glob(f"{folder}/faketime/libfaketimeMT.so.1")
+]
 
 
 class FakedClock:
