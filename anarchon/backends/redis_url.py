@@ -60,6 +60,12 @@ def _truth(text: str) -> bool:
     return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
 
 
+def _verification(text: str) -> str:
+    if text not in ("none", "optional", "required"):
+        raise ValueError
+    return text
+
+
 # How each option is read, and what is expected of it.
 _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "db": (_number, "a database number"),
@@ -72,7 +78,7 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "max_connections": (_count, "a number above zero"),
 }
 _TLS_OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "ssl_cert_reqs": (str, "none, optional or required"),
+    "ssl_cert_reqs": (_verification, "none, optional or required"),
     "ssl_ca_certs": (str, "a path"),
     "ssl_ca_path": (str, "a path"),
     "ssl_certfile": (str, "a path"),

@@ -116,6 +116,7 @@ class TestUrl:
             ("redis://cache\nhush", "white space"),
             ("redis://ca%0Ache", "white space"),
             ("redis://[::1", "cannot be read"),
+            ("rediss://cache?ssl_cert_reqs=sometimes", "ssl_cert_reqs must be none, optional or required"),
             ("unix://run/redis.sock", "three slashes"),
             ("unix://", "three slashes"),
         ],
