@@ -52,7 +52,7 @@ class LeaseBackend(ABC):
 
     @abstractmethod
     def active(self, job: str) -> list[ActiveRun]:
-        """The unfinished runs, newest fence first. Only reads."""
+        """The unfinished runs, newest fence first. Only reads; passes over what it cannot read."""
 
     @abstractmethod
     def history(self, job: str, limit: int) -> list[RunRecord]:

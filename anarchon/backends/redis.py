@@ -18,12 +18,12 @@ from redis.client import NEVER_DECODE
 from redis.exceptions import NoScriptError
 
 from anarchon.backends import LeaseBackend, claims
+from anarchon.backends.damage import MISSING, RUN, damaged, first_damaged
 from anarchon.backends.redis_client import ClientSource, GivenClient, OwnClient
 from anarchon.backends.redis_limits import is_cluster
 from anarchon.backends.redis_scripts import load_scripts, lua
 from anarchon.backends.state import Run
-from anarchon.durations import from_ms
-from anarchon.errors import ConfigurationError
+from anarchon.errors import BackendError, ConfigurationError
 from anarchon.records import (
     MANUAL_WINDOW_MS,
     ActiveRun,
@@ -170,9 +170,12 @@ class RedisBackend(LeaseBackend):
 
         def run(client: Any) -> _T:
             try:
-                return read(client.execute_command("EVALSHA", script.sha, *words, **_RAW))
+                answer = client.execute_command("EVALSHA", script.sha, *words, **_RAW)
             except NoScriptError:
-                return read(client.execute_command("EVAL", script.text, *words, **_RAW))
+                answer = client.execute_command("EVAL", script.text, *words, **_RAW)
+            if isinstance(answer, list) and answer[:1] == [b"damaged"]:
+                raise _damage(job, *answer[1:])
+            return read(answer)
 
         return self._source.ask(run)
 
@@ -225,6 +228,20 @@ def _claim_reply(answer: Any) -> ClaimReply:
     )
 
 
+def _damage(job: str, name: bytes, field: bytes, text: bytes | None = None) -> BackendError:
+    """The error for what a script found damaged: see ``damage`` in job.lua."""
+    value: object = MISSING if text is None else text.decode("utf-8", "backslashreplace")
+    if field and text is not None:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            pass  # It was cut, or is no JSON: shown as it stands.
+    place = name.decode("utf-8", "backslashreplace")
+    if not name.startswith(b"run:"):
+        return damaged(job, place, value)
+    return damaged(job, field.decode() or None, value, run_id=place[4:])
+
+
 def _number(word: bytes) -> int | None:
     return None if word == _NOTHING else int(word)
 
@@ -242,26 +259,11 @@ def _read_record(text: bytes | None) -> RunRecord | None:
 def _read_run(run_id: bytes, text: bytes) -> Run | None:
     """An unfinished run as the scripts keep it; None for what cannot be read."""
     try:
-        values = json.loads(text)
-        from_ms(values["slot_ms"]), from_ms(values["started_at_ms"])
-        return Run(
-            run_id=run_id.decode("utf-8", "surrogatepass"),
-            slot_ms=values["slot_ms"],
-            trigger=values["trigger"],
-            manual=values["trigger"] == "manual",
-            attempt=values["attempt"],
-            counted=values["counted"],
-            token=values["token"],
-            fence=values["fence"],
-            instance_id=values["instance_id"],
-            started_at_ms=values["started_at_ms"],
-            lease_until_ms=values["lease_until_ms"],
-            lease_ms=values["lease_ms"],
-            overlap=values["overlap"],
-            history_limit=values["history_limit"],
-            latest_before_ms=values.get("latest_before_ms"),
-            released=values.get("released", False),
-            ended=values.get("ended", False),
-        )
-    except (ValueError, TypeError, KeyError, OverflowError):
+        values = {name: value for name, value in json.loads(text).items() if name in RUN}
+        values["run_id"] = run_id.decode("utf-8", "surrogatepass")
+    except (ValueError, AttributeError, RecursionError):
         return None
+    values["manual"] = values.get("trigger") == "manual"
+    # Of a run, only what is true is written.
+    values = {"latest_before_ms": None, "released": False, "ended": False, "held_before": []} | values
+    return None if first_damaged(values, RUN) else Run(**values)

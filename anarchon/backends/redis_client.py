@@ -82,6 +82,8 @@ class ClientSource(ABC):
                 # Without a lock, which a fork could leave locked: two threads may both make one, and use the first.
                 client = self._clients.setdefault(_generation, self._make())
             return question(client)
+        except BackendError:
+            raise  # It came, and what it says has been put into words already.
         except Exception as error:
             failure = self._failure(error)
         # Outside the clause: what the driver said, password and all, would be chained as the context.

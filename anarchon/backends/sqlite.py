@@ -9,18 +9,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, fields, replace
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from anarchon.backends import LeaseBackend, claims
+from anarchon.backends.damage import JOB, MISSING, RUN, damaged, first_damaged
 from anarchon.backends.sqlite_connection import Connection
 from anarchon.backends.sqlite_door import Door
 from anarchon.backends.sqlite_file import STATEMENTS, open_for_reading, open_for_writing
 from anarchon.backends.state import REMEMBER_NEWEST, JobState, Run
 from anarchon.clock import Clock, SystemClock
-from anarchon.errors import BackendError, ConfigurationError
+from anarchon.errors import ConfigurationError
 from anarchon.records import ActiveRun, ClaimReply, ClaimRequest, RunRecord, Verdict, decode_record, encode_record
 
 __all__ = ["SQLiteBackend"]
@@ -91,7 +92,9 @@ class SQLiteBackend(LeaseBackend):
 
     def active(self, job: str) -> list[ActiveRun]:
         with self._reading() as connection:
-            runs = _load_runs(connection, job) if connection is not None else []
+            rows = _load_runs(connection, job) if connection is not None else []
+            # What cannot be read is passed over.
+            runs = [Run(**values) for values in rows if _damaged_field(values) is None]
             return claims.active(job, runs, self._now())
 
     def history(self, job: str, limit: int) -> list[RunRecord]:
@@ -154,18 +157,28 @@ class _Job(JobState):
 
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection = connection
-        rows = connection.run(STATEMENTS["load_job"], {"job": name})
-        latest_ms, fence, history_limit = rows[0] if rows else (None, 0, 1)
-        super().__init__(name, latest_ms, fence, history_limit, _load_runs(connection, name))
+        own = connection.run(STATEMENTS["load_job"], {"job": name})
+        runs = _load_runs(connection, name)
+        if own:
+            values: dict[str, Any] = dict(zip(("latest_ms", "fence", "history_limit"), own[0]))
+        else:
+            # The first grant writes both; a run without a job has lost what decides.
+            values = {"latest_ms": None, "fence": MISSING if runs else 0, "history_limit": 1}
+        if field := first_damaged(values, JOB):
+            raise damaged(name, field, values[field])
+        for run in runs:
+            if field := _damaged_field(run):
+                raise damaged(name, field, run[field], run["run_id"])
+        super().__init__(name, **values, runs=[Run(**run) for run in runs])
         self._loaded = self._own()
         self._loaded_runs = {run_id: replace(run) for run_id, run in self.runs.items()}
 
     def finished(self, run_id: str) -> bool:
-        return bool(self._run("finished", run_id=run_id))
+        return any(self._finished(run_id, value) for (value,) in self._run("finished", run_id=run_id))
 
     def ended_by(self, run_id: str, token: str) -> bool | None:
         rows = self._run("ended_by", run_id=run_id, token=token)
-        return bool(rows[0][0]) if rows else None
+        return self._finished(run_id, rows[0][0]) if rows else None
 
     def remember(self, run_id: str, token: str | None, finished: bool, keep_until_ms: int, now_ms: int) -> None:
         self._run("remember", run_id=run_id, token=token, finished=finished, keep_until_ms=keep_until_ms)
@@ -189,6 +202,11 @@ class _Job(JobState):
             if run != self._loaded_runs.get(run_id):
                 self._run("save_run", **{**asdict(run), "held_before": json.dumps(run.held_before)})
 
+    def _finished(self, run_id: str, value: object) -> bool:
+        if value not in (0, 1):
+            raise damaged(self.name, "finished", value, run_id)
+        return value == 1
+
     def _own(self) -> dict[str, Any]:
         return {"latest_ms": self.latest_ms, "fence": self.fence, "history_limit": self.history_limit}
 
@@ -196,17 +214,25 @@ class _Job(JobState):
         return self._connection.run(STATEMENTS[name], {"job": self.name, **values})
 
 
-def _load_runs(connection: Connection, job: str) -> list[Run]:
-    runs = []
-    for row in connection.run(STATEMENTS["load_runs"], {"job": job}):
-        run = Run(*row)
-        try:
-            run.manual, run.released, run.ended = bool(run.manual), bool(run.released), bool(run.ended)
-            run.held_before = [str(token) for token in json.loads(row[-1])]
-        except (ValueError, TypeError) as error:
-            raise BackendError(f"The SQLite store {connection.path}: run {run.run_id} is damaged.") from error
-        runs.append(run)
+_FIELDS = [field.name for field in fields(Run)]
+_FLAGS = {0: False, 1: True}
+
+
+def _load_runs(connection: Connection, job: str) -> list[dict[str, Any]]:
+    """The fields of each unfinished run, as they are: a damaged one keeps what was found in the file."""
+    runs = [dict(zip(_FIELDS, row)) for row in connection.run(STATEMENTS["load_runs"], {"job": job})]
+    for run in runs:
+        for name in ("manual", "released", "ended"):
+            run[name] = _FLAGS.get(run[name], run[name])
+        with suppress(ValueError, TypeError, RecursionError):
+            run["held_before"] = json.loads(run["held_before"])
     return runs
+
+
+def _damaged_field(run: dict[str, Any]) -> str | None:
+    if field := first_damaged(run, RUN):
+        return field
+    return None if run["manual"] is (run["trigger"] == "manual") else "manual"
 
 
 def _absolute(path: object) -> str:

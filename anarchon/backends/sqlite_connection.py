@@ -63,6 +63,7 @@ class Connection:
             self._raw = sqlite3.connect(
                 f"{Path(path).as_uri()}?{mode}", uri=True, timeout=0, isolation_level=None, check_same_thread=False
             )
+            self._raw.text_factory = _text
         except BaseException:
             _open.discard(self)
             raise
@@ -118,6 +119,14 @@ class Connection:
             return
         # Nor does its end close it: the thread that used it has it in hand still, and never lets go of it here.
         _left_behind[os.path.realpath(self.path)] = self
+
+
+def _text(raw: bytes) -> str | bytes:
+    """Text as it is in the file; bytes where it is none, for SQLite's own error would not tell which row it is in."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
 
 
 def leave_behind() -> None:

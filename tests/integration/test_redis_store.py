@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import re
 import socket
 import threading
 import time
@@ -184,17 +185,96 @@ class TestWhatIsKept:
         assert raw.hget(key(prefix, "records"), "5:run") == b"\xff\xfe not JSON"
         assert raw.zcard(key(prefix, "history")) == 5
 
-    def test_a_run_that_cannot_be_read_is_passed_over_and_does_not_stop_its_job(
+    @pytest.mark.parametrize(
+        ("name", "text", "named"),
+        [
+            (b"run:odd", b"\xff", r"run 'odd': '\\xff'"),
+            (b"run:odd", b"7", "run 'odd': '7'"),
+            (b"run:odd", b"{}", "slot_ms of run 'odd': missing"),
+            (b"run:odd", b'{"slot_ms": nan}', "slot_ms of run 'odd': "),
+            (b"run:odd", b'{"slot_ms": null}', "slot_ms of run 'odd': None"),
+            (b"run:odd", b'{"slot_ms": {"a": [1]}}', "slot_ms of run 'odd': {'a': [1]}"),
+            (b"run:odd", b'{"slot_ms": "' + b"x" * 10_000 + b'"}', "slot_ms of run 'odd': '\"" + "x" * 70),
+            (b"run:\xff", b"{}", r"run '\\xff': '{}'"),
+            (b"fence", b"0x10", "fence: '0x10'"),
+            (b"fence", b" 5", "fence: ' 5'"),
+            (b"fence", b"", "fence: ''"),
+            (b"ends", b"x", "ends: 'x'"),
+            (b"latest", b"inf", "latest: 'inf'"),
+        ],
+    )
+    def test_what_only_a_hash_can_have_is_named_and_passed_over_by_readers(
+        self, backend: RedisBackend, raw: redis.Redis, prefix: str, name: bytes, text: bytes, named: str
+    ) -> None:
+        slot_ms = backend.time(JOB)
+        backend.claim(request(slot_ms))
+        raw.hset(key(prefix, "state"), name, text)
+        with pytest.raises(BackendError, match=re.escape(f"job '{JOB}' is damaged ({named}")):
+            backend.finish(JOB, str(slot_ms), "token", record(str(slot_ms)))
+        assert [run.run_id for run in backend.active(JOB)] == [str(slot_ms)]
+        assert raw.hget(key(prefix, "state"), name) == text
+
+    @pytest.mark.parametrize(
+        ("field", "text", "named"),
+        [
+            ("token", b"5", "5"),
+            ("instance_id", b"[]", "{}"),  # to Lua the two are one
+            ("instance_id", b'"\xe9"', r"""'"\\xe9"'"""),
+            ("held_before", b"[1]", "[1]"),
+            ("held_before", b'{"a": "b"}', "{'a': 'b'}"),
+            ("latest_before_ms", b"true", "True"),
+            ("released", b"null", "None"),
+        ],
+    )
+    def test_a_field_of_another_kind_is_named_and_passed_over_by_readers(
+        self, backend: RedisBackend, raw: redis.Redis, prefix: str, field: str, text: bytes, named: str
+    ) -> None:
+        slot_ms = backend.time(JOB)
+        backend.claim(request(slot_ms))
+        kept: bytes = raw.hget(key(prefix, "state"), f"run:{slot_ms}") or b""
+        changed = json.dumps(json.loads(kept) | {field: "HERE"}).encode().replace(b'"HERE"', text)
+        raw.hset(key(prefix, "state"), f"run:{slot_ms}", changed)
+        with pytest.raises(BackendError, match=re.escape(f"damaged ({field} of run '{slot_ms}': {named})")):
+            backend.heartbeat(JOB, str(slot_ms), "token", 30_000)
+        assert raw.hget(key(prefix, "state"), f"run:{slot_ms}") == changed
+        assert backend.active(JOB) == []
+
+    def test_a_damaged_first_fence_is_named_though_no_reader_needs_it(
         self, backend: RedisBackend, raw: redis.Redis, prefix: str
     ) -> None:
         slot_ms = backend.time(JOB)
-        for number, text in enumerate((b"\xff", b"7", b'{"slot_ms": 1}', b'{"slot_ms": "1"}')):
-            raw.hset(key(prefix, "state"), f"run:broken-{number}", text)
-        assert backend.claim(request(slot_ms)).outcome is Outcome.WON
-        assert [run.run_id for run in backend.active(JOB)] == [str(slot_ms)]
-        assert backend.heartbeat(JOB, str(slot_ms), "token", 30_000) is Verdict.OK
+        backend.claim(request(slot_ms))
+        run = json.loads(raw.hget(key(prefix, "state"), f"run:{slot_ms}") or "")
+        raw.hset(key(prefix, "state"), f"run:{slot_ms}", json.dumps(run | {"first_fence": "x"}))
+        with pytest.raises(BackendError, match=re.escape(f"damaged (first_fence of run '{slot_ms}': 'x')")):
+            backend.heartbeat(JOB, str(slot_ms), "token", 30_000)
+        assert len(backend.active(JOB)) == 1
+
+    @pytest.mark.parametrize("field", ["fence", "history_limit"])
+    def test_a_job_that_has_lost_a_field_is_no_new_job(
+        self, backend: RedisBackend, raw: redis.Redis, prefix: str, field: str
+    ) -> None:
+        backend.claim(request(backend.time(JOB)))
+        raw.hdel(key(prefix, "state"), field)
+        with pytest.raises(BackendError, match=re.escape(f"damaged ({field}: missing)")):
+            backend.claim(request(backend.time(JOB), "other"))
+
+    def test_a_strange_entry_among_the_ends_does_not_cost_a_run_its_record(
+        self, backend: RedisBackend, raw: redis.Redis, prefix: str
+    ) -> None:
+        slot_ms = backend.time(JOB)
+        backend.claim(request(slot_ms))
+        raw.zadd(key(prefix, "expiry"), {"strange": 1})
         assert backend.finish(JOB, str(slot_ms), "token", record(str(slot_ms))) is Verdict.OK
-        assert raw.hlen(key(prefix, "state")) == 4 + 4
+        assert len(backend.history(JOB, 10)) == 1
+        assert raw.zscore(key(prefix, "expiry"), "strange") == 1
+
+    def test_an_id_of_any_text_is_no_damage(self, backend: RedisBackend) -> None:
+        slot_ms = backend.time(JOB)
+        for number, text in enumerate(("\x00", "h\u00f4te-\u20ac-\U0001f600", "\ud800")):
+            options = dict(instance_id=text, trigger="manual", overlap="allow")
+            assert backend.claim(request(slot_ms, f"token-{text}", f"run-{text}", **options)).outcome is Outcome.WON
+            assert len(backend.active(JOB)) == number + 1
 
     def test_what_a_newer_version_wrote_besides_is_passed_over_and_kept(
         self, backend: RedisBackend, raw: redis.Redis, prefix: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import sqlite3
 import threading
@@ -387,16 +388,48 @@ class TestWhatItKeeps:
         assert backend.history("sync", 0) == []
         assert rows(path, "SELECT count(*) FROM history") == [(9,)]
 
-    def test_a_run_that_is_damaged_is_an_error_that_names_it(
+    @pytest.mark.parametrize(
+        ("change", "named"),
+        [
+            ("runs SET token = CAST(x'ff' AS TEXT)", r"token of run '1767225600000': b'\xff'"),
+            ("runs SET instance_id = x'00'", r"instance_id of run '1767225600000': b'\x00'"),
+            ("runs SET run_id = CAST(x'ff' AS TEXT)", r"run_id of run b'\xff': b'\xff'"),
+            ("runs SET manual = 1", "manual of run '1767225600000': True"),
+            ("runs SET ended = 2", "ended of run '1767225600000': 2"),
+        ],
+    )
+    def test_what_only_a_file_can_damage_is_named_and_passed_over_by_readers(
+        self, backend: SQLiteBackend, path: Path, clock: ManualClock, change: str, named: str
+    ) -> None:
+        slot_ms = clock.now_ms()
+        backend.claim(request(slot_ms))
+        write(path, f"UPDATE {change}")
+        with pytest.raises(BackendError, match=re.escape(f"job 'sync' is damaged ({named}); nothing runs it")):
+            backend.claim(request(slot_ms, "b"))
+        assert backend.active("sync") == []
+
+    def test_a_damaged_end_is_neither_finished_nor_forgotten(
         self, backend: SQLiteBackend, path: Path, clock: ManualClock
     ) -> None:
         slot_ms = clock.now_ms()
         backend.claim(request(slot_ms))
-        write(path, "UPDATE runs SET held_before = 'no json'")
-        with pytest.raises(BackendError, match=f"run {slot_ms} is damaged"):
+        backend.finish("sync", str(slot_ms), "a", record(slot_ms))
+        write(path, "UPDATE ended SET finished = 'x'")
+        named = re.escape(f"damaged (finished of run '{slot_ms}': 'x')")
+        with pytest.raises(BackendError, match=named):
             backend.claim(request(slot_ms, "b"))
-        with pytest.raises(BackendError, match=f"run {slot_ms} is damaged"):
-            backend.active("sync")
+        with pytest.raises(BackendError, match=named):
+            backend.finish("sync", str(slot_ms), "a", record(slot_ms))
+        clock.advance(60)
+        assert backend.claim(request(clock.now_ms(), "b")).outcome is Outcome.WON
+
+    def test_runs_without_their_job_are_damage_and_no_new_job(
+        self, backend: SQLiteBackend, path: Path, clock: ManualClock
+    ) -> None:
+        backend.claim(request(clock.now_ms()))
+        write(path, "DELETE FROM jobs")
+        with pytest.raises(BackendError, match=re.escape("damaged (fence: missing)")):
+            backend.claim(request(clock.now_ms(), "b", overlap="allow"))
 
     @pytest.mark.parametrize("text", ["\ud800", "a\udcffb"])
     def test_text_that_sqlite_cannot_hold_is_an_error_and_no_crash(

@@ -12,7 +12,8 @@ local job_name, run_id, slot_ms, token, instance_id, lease_ms, overlap, max_atte
 slot_ms, lease_ms, history_limit = tonumber(slot_ms), tonumber(lease_ms), tonumber(history_limit)
 max_attempts, window_ms = tonumber(max_attempts), tonumber(window_ms)
 
-local job = load_job()
+local job, damaged = load_job()
+if damaged then return damaged end
 local by_hand = trigger == 'manual'
 
 local function shown(number)

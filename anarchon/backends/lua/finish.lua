@@ -4,7 +4,8 @@
 -- ANSWER  ok or lost
 local run_id, token, record = ARGV[1], ARGV[2], ARGV[3]
 
-local job = load_job()
+local job, damaged = load_job()
+if damaged then return damaged end
 local run = held(job, run_id, token)
 if not run then return ended_by(run_id, token) == 'finished' and 'ok' or 'lost' end
 close(job, run, token)

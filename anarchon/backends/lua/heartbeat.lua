@@ -4,7 +4,8 @@
 -- ANSWER  ok, finished (by this token: no alarm) or lost
 local run_id, token, lease_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
-local job = load_job()
+local job, damaged = load_job()
+if damaged then return damaged end
 cut_leases(job)
 local run = held(job, run_id, token)
 if not run then return ended_by(run_id, token) and 'finished' or 'lost' end

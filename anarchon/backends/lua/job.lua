@@ -22,32 +22,101 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- A run that cannot be read is passed over and left where it is: it must not stop its job.
-local NUMBERS = {'slot_ms', 'attempt', 'counted', 'fence', 'started_at_ms', 'lease_until_ms', 'lease_ms', 'history_limit'}
+-- No number that is kept is larger: of one with more digits, cjson would lose the last.
+local LARGEST = 99999999999999
 
-local function read_run(text)
-  local ok, run = pcall(cjson.decode, text)
-  if not ok or type(run) ~= 'table' then return nil end
-  for i = 1, #NUMBERS do
-    if type(run[NUMBERS[i]]) ~= 'number' then return nil end
+local function is_number(value)
+  return type(value) == 'number' and value >= 0 and value <= LARGEST and value % 1 == 0
+end
+
+-- Text that Python can read: every byte above 127 is part of a sequence.
+local function is_text(value)
+  if type(value) ~= 'string' then return false end
+  return not value:find('[\128-\255]') or not value:gsub('[\194-\244][\128-\191]+', ''):find('[\128-\255]')
+end
+
+-- The numbers of the job itself.
+local OWN = {'fence', 'history_limit', 'latest', 'ends'}
+
+-- What the fields of a run must be, as in damage.py. Any other field is a newer version's, and is kept as it is.
+local NUMBERS = {'slot_ms', 'attempt', 'counted', 'fence', 'started_at_ms', 'lease_until_ms', 'lease_ms',
+  'history_limit'}
+local NUMBERS_IF_ANY = {'first_fence', 'latest_before_ms'}
+local TEXTS = {'token', 'instance_id'}
+local TRUTHS_IF_ANY = {'released', 'ended'}
+local TRIGGERS = {scheduled = true, ['catch-up'] = true, takeover = true, manual = true}
+
+-- The first field of a run that is not what it must be.
+local function damaged_field(run)
+  for _, field in ipairs(NUMBERS) do
+    if not is_number(run[field]) then return field end
   end
+  for _, field in ipairs(NUMBERS_IF_ANY) do
+    if run[field] ~= nil and not is_number(run[field]) then return field end
+  end
+  for _, field in ipairs(TEXTS) do
+    if not is_text(run[field]) then return field end
+  end
+  for _, field in ipairs(TRUTHS_IF_ANY) do
+    if run[field] ~= nil and type(run[field]) ~= 'boolean' then return field end
+  end
+  if not TRIGGERS[run.trigger] then return 'trigger' end
+  if run.overlap ~= 'skip' and run.overlap ~= 'allow' then return 'overlap' end
+  if run.held_before == nil then return nil end
+  if type(run.held_before) ~= 'table' then return 'held_before' end
+  for number, token in pairs(run.held_before) do
+    if type(number) ~= 'number' or not is_text(token) then return 'held_before' end
+  end
+end
+
+-- What every verb but forget answers, and does nothing, where something of the job is damaged: the name in the state
+-- hash; of a run, the field, or nothing where none can be read; and what is there, the field's as JSON, if anything is.
+local function damage(name, field, value)
+  return {'damaged', name, field, value and value:sub(1, 500)}
+end
+
+-- As JSON, but for numbers, of which cjson would show too few digits; it also reads nan and inf, and writes neither.
+local function told(value)
+  if value == nil then return nil end
+  if type(value) == 'number' then return string.format('%.17g', value) end
+  local ok, text = pcall(cjson.encode, value)
+  return ok and text or tostring(value)
+end
+
+-- A run, or nil and the damage.
+local function read_run(name, text)
+  local ok, run = pcall(cjson.decode, text)
+  if not ok or type(run) ~= 'table' or not is_text(name) then return nil, damage(name, '', text) end
+  local field = damaged_field(run)
+  if field then return nil, damage(name, field, told(run[field])) end
+  run.run_id = name:sub(5)
   return run
 end
 
+-- The job, or nil and the damage. Nothing damaged may be guessed or passed over: a slot could run twice, or a second
+-- run beside a live one.
 local function load_job()
-  local job = {fence = 0, history_limit = 1, ends = 0, runs = {}}
+  local job = {runs = {}}
+  local kept = {}
   local state = redis.call('HGETALL', STATE)
   for i = 1, #state, 2 do
     local name, value = state[i], state[i + 1]
     if name:sub(1, 4) == 'run:' then
-      local run = read_run(value)
-      if run then
-        run.run_id = name:sub(5)
-        job.runs[run.run_id] = run
-      end
+      local run, damaged = read_run(name, value)
+      if damaged then return nil, damaged end
+      job.runs[run.run_id] = run
     else
-      job[name] = tonumber(value)
+      kept[name] = value
     end
+  end
+  -- The first grant writes fence and history_limit; latest comes with the first on schedule, ends with the first end.
+  if #state == 0 then kept.fence, kept.history_limit = '0', '1' end
+  kept.ends = kept.ends or '0'
+  for _, name in ipairs(OWN) do
+    local value = kept[name]
+    local number = value and value:find('^%d+$') and tonumber(value)
+    if not is_number(number) and (value or name ~= 'latest') then return nil, damage(name, '', value) end
+    job[name] = number
   end
   return job
 end
@@ -130,7 +199,8 @@ local function remember(job, run, name, value)
   local over = redis.call('ZRANGEBYSCORE', EXPIRY, '-inf', whole(now_ms), 'LIMIT', 0, REMOVED_PER_CALL)
   for _, entry in ipairs(over) do
     local number, old = entry:match('^(%d+):(.*)$')
-    if tonumber(number) <= job.ends - REMEMBER_NEWEST then
+    -- What is no entry of ours is left where it is.
+    if number and tonumber(number) <= job.ends - REMEMBER_NEWEST then
       redis.call('ZREM', EXPIRY, entry)
       redis.call('HDEL', ENDED, old)
     end

@@ -5,7 +5,8 @@
 -- ANSWER  ok or lost
 local run_id, token, record, counts = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 
-local job = load_job()
+local job, damaged = load_job()
+if damaged then return damaged end
 local run = held(job, run_id, token)
 if not run then return ended_by(run_id, token) and 'ok' or 'lost' end
 if manual(run) then

@@ -4,6 +4,7 @@
 -- ANSWER  ok
 local run_id, attempt, fence, record = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 
-local job = load_job()
+local job, damaged = load_job()
+if damaged then return damaged end
 save(job, run_id, attempt, fence, record, job.history_limit)
 return 'ok'

@@ -33,7 +33,7 @@ SET slot_ms = excluded.slot_ms, "trigger" = excluded."trigger", manual = exclude
 DELETE FROM runs WHERE job = :job AND run_id = :run_id;
 
 -- name: finished
-SELECT 1 FROM ended WHERE job = :job AND run_id = :run_id AND finished LIMIT 1;
+SELECT finished FROM ended WHERE job = :job AND run_id = :run_id AND finished <> 0 LIMIT 1;
 
 -- name: ended_by
 SELECT finished FROM ended WHERE job = :job AND run_id = :run_id AND token = :token ORDER BY id LIMIT 1;
