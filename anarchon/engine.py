@@ -10,6 +10,7 @@ Guarantees:
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -29,6 +30,8 @@ from anarchon.store import ClaimOnlyStore, Store
 from anarchon.timers import JobTimers
 
 __all__ = ["Engine"]
+
+_logger = logging.getLogger("anarchon")
 
 AnyStore = Store | ClaimOnlyStore
 
@@ -73,6 +76,7 @@ class Engine:
         self._timers = JobTimers(sources, self._threads, store.clock, self.fire, self.missed, self._timer_failed)
         self._lock = threading.Lock()
         self._waiting: dict[str, tuple[Job, int]] = {}
+        self._advised = False
         self.started = False
         self.stopping = False
 
@@ -164,8 +168,17 @@ class Engine:
         with self._lock:
             names = list(self._waiting) if not answered else [job.name]
             ready = [self._waiting.pop(name) for name in names if name in self._waiting]
+            advise, self._advised = answered and not self._advised, self._advised or answered
+        if advise:
+            self._asks.soon(self._advise)
         for waiting, since_ms in ready:
             self._arm(waiting, since_ms)
+
+    def _advise(self) -> None:
+        """Warns once of a store that is set up so that it may lose what decides."""
+        if isinstance(self._store, Store):
+            for sentence in self._store.advice():
+                _logger.warning("%s", sentence)
 
     def _arm(self, job: Job, since_ms: int, tries: int = 0) -> None:
         ago_ms = self._sources.clock.monotonic_ms() - since_ms

@@ -134,6 +134,14 @@ class Store(_Calls):
     def forget(self, job: str) -> None:
         self._once("forget", job, lambda: self._backend.forget(job))
 
+    def advice(self) -> list[str]:
+        """What the store says of how it is set up; empty where it does not tell."""
+        try:
+            return self._backend.advice()
+        except Exception:
+            # An account that may only do what jobs need is no fault, and a store that is away tells itself elsewhere.
+            return []
+
     def read_time(self, job: str) -> None:
         """Asks the store for its time; ``clock`` keeps it."""
         sent_ms = self._sources.clock.monotonic_ms()

@@ -78,6 +78,14 @@ class LeaseBackend(ABC):
         """
         return None
 
+    def advice(self) -> list[str]:
+        """What an operator should know of how this store is set up, a sentence each; empty where all is well.
+
+        Asked once after each start, and logged as warnings. Only reads; may raise whatever it likes, for a store that
+        does not tell is no error.
+        """
+        return []
+
     def close(self) -> None:
         """Closes this process's connections; the next call opens new ones. Safe twice."""
 

@@ -78,6 +78,7 @@ class RedisBackend(LeaseBackend):
         self._prefix = _checked_prefix(prefix)
         self._source: ClientSource = GivenClient(client) if url is None else OwnClient(url)
         self._scripts = load_scripts(self._clock())
+        self._clocks: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"<RedisBackend {self._source.text} prefix={self._prefix!r}>"
@@ -154,7 +155,23 @@ class RedisBackend(LeaseBackend):
         self._source.bound(limit_ms)
 
     def clock_of(self, job: str) -> Hashable:
-        return self._source.ask(lambda client: getattr(self._node(client, job), "name", None))
+        try:
+            name = self._source.ask(lambda client: getattr(self._node(client, job), "name", None))
+        except BackendError:
+            # A cluster that is away: the clock that served the job last is still the best guess.
+            return self._clocks.get(job)
+        if name is not None:
+            self._clocks[job] = name
+        return name
+
+    def advice(self) -> list[str]:
+        policy = self._source.ask(_eviction_policy)
+        if not policy.startswith("allkeys"):
+            return []
+        return [
+            f"Redis at {self._source.text} may evict any key (maxmemory-policy {policy}), and with it what is known of"
+            " a run: a slot could then run twice. Set noeviction, or give anarchon a server of its own."
+        ]
 
     def close(self) -> None:
         """Closes the connections made from a URL; a client that was given is left alone."""
@@ -195,6 +212,11 @@ class RedisBackend(LeaseBackend):
 
 
 _KEYS = [name.encode() for name in KEYS]
+
+
+def _eviction_policy(client: Any) -> str:
+    there = {"target_nodes": client.get_default_node()} if is_cluster(client) else {}
+    return str(client.execute_command("INFO", "memory", **there).get("maxmemory_policy", ""))
 
 
 def _checked_prefix(prefix: object) -> str:
