@@ -127,7 +127,7 @@ def test_a_worker_whose_run_does_not_end_in_time_ends_with_one(start: Start) -> 
     assert err.endswith("Stopped: not every run ended in time.\n")
 
 
-def test_a_second_ctrl_c_ends_a_worker_at_once(start: Start) -> None:
+def test_a_second_ctrl_c_ends_a_worker_whose_run_is_deaf(start: Start) -> None:
     worker = start("worker", "jobs:deaf_worker", "--stop-timeout", "50s")
     wait_for(worker, "deaf is running")
     worker.send_signal(signal.SIGINT)
