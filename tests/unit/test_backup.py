@@ -373,3 +373,11 @@ def test_a_thousand_watches_cost_no_thread_each_not_even_while_the_store_hangs(
         most.append(world.alive())
     assert max(most) <= 9  # eight that ask, and the alarms'
     assert len(watching.checks) > 8
+
+
+def test_of_claims_without_an_answer_only_as_many_are_kept_as_may_still_count(world: World, watching: Watching) -> None:
+    """A job of every second, on a store that hangs for an hour."""
+    for number in range(3_600):
+        watching.backups.unsure(watching.job, watching.takeover(watching.job, world.now_ms + 1_000 * number))
+    assert len(watching.backups._unsure["x"]) <= 64
+    assert len(watching.backups._watches) <= 64

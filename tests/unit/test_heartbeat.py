@@ -392,3 +392,15 @@ def test_a_deadline_that_rings_as_a_renewal_moves_it_tells_nobody(world: World, 
     world.pass_time("28s")
     beat.heartbeat._expired()
     assert beat.lost == []
+
+
+def test_a_renewal_that_comes_back_after_the_stop_moves_no_deadline(world: World, beating: Any) -> None:
+    beat = beating()
+    hang = Hang(world.clock, then=Verdict.OK)
+    beat.acts = [hang]
+    beat.start()
+    world.pass_time("6s")
+    beat.heartbeat.stop()
+    hang.let_go()
+    world.settle()
+    assert beat.alarms._heap == [] or all(alarm.call is None for _, _, alarm in beat.alarms._heap)

@@ -739,3 +739,11 @@ def test_a_backup_never_starts_a_run(world: World, lease: Lease) -> None:
     world.pass_time("5m")
     assert len(world.script.sent("claim")) > 3
     assert lease.contexts == []
+
+
+def test_a_manual_claim_that_is_answered_otherwise_is_refused_with_that_answer(
+    world: World, lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.store, "claim", lambda request: ClaimReply(Outcome.LATE, world.now_ms))
+    with pytest.raises(RunRefused, match="The store answered 'late' to a manual run of 'x'"):
+        lease.runner.run_now(lease.job)
