@@ -25,7 +25,7 @@ from anarchon.records import ActiveRun, Event, JobInfo, RunRecord
 from anarchon.schedules import Schedule, cron, every, parse_zone, zone_name
 from anarchon.sources import Sources
 from anarchon.store import ClaimOnlyStore, Store
-from anarchon.threads import start_from_signal
+from anarchon.threads import on_library_thread, start_from_signal
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -407,7 +407,8 @@ class Scheduler:
         engine = self._engine
         self._instance_id = f"{self._given_id}.{os.getpid()}" if self._given_id else self._make_id()
         self._begin_anew()
-        if engine is not None and engine.started and not engine.stopping:
+        if engine is not None and engine.started and not engine.stopping and not on_library_thread():
+            # Not where a handler forked: a worker of its own, such as multiprocessing's, is not to run jobs.
             _logger.warning(
                 "This process was forked from one whose scheduler was started; threads do not survive a fork, so no job"
                 " runs here. Call scheduler.start() in the child: from gunicorn's post_fork hook, from a function that"

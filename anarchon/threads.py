@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from anarchon.clock import Clock
 
-__all__ = ["Threads", "call_guarded", "end_forked_child", "start_from_signal"]
+__all__ = ["Threads", "call_guarded", "end_forked_child", "on_library_thread", "start_from_signal"]
 
 _logger = logging.getLogger("anarchon")
 
@@ -152,6 +152,11 @@ def call_guarded(work: Callable[[], object]) -> None:
             _logger.exception("threading.excepthook raised.")
 
 
+def on_library_thread() -> bool:
+    """Whether this code runs inside of a handler or a listener, on a thread of this package."""
+    return isinstance(threading.current_thread(), _Worker)
+
+
 def end_forked_child(home: int, error: BaseException | None = None) -> None:
     """Ends this process where users' code, called on a library thread, has come back in the child of a fork.
 
@@ -163,7 +168,7 @@ def end_forked_child(home: int, error: BaseException | None = None) -> None:
         home: the process in which the code was called.
         error: what it raised, which becomes the exit code.
     """
-    if os.getpid() == home or not isinstance(threading.current_thread(), _Worker):
+    if os.getpid() == home or not on_library_thread():
         return
     code = 0
     with contextlib.suppress(BaseException):

@@ -115,3 +115,33 @@ def test_a_child_that_comes_back_says_nothing_to_redis(redis_url: str, prefix: s
     seen = json.loads(ended.stdout.splitlines()[-1])
     assert seen["children"] == [0]
     assert seen["history"] == ["success"] and seen["duration"] >= 0.2
+
+
+POOL = """
+import logging, multiprocessing, os, sys, threading
+from anarchon import Scheduler
+
+logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+done = threading.Event()
+
+def handler():
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert sorted(pool.map(abs, [-1, -2])) == [1, 2]
+    done.set()
+
+with Scheduler(sys.argv[1]).every("x", "1s", handler) as scheduler:
+    assert done.wait(30)
+print([record.status for record in scheduler.history("x")][-1])
+"""
+
+
+def test_a_pool_of_a_handlers_own_works_and_is_not_told_that_it_runs_no_jobs(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", POOL, f"sqlite:///{tmp_path}/jobs.db"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ended.stdout == "success\n"
+    assert "forked" not in ended.stderr
