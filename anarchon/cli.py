@@ -166,8 +166,10 @@ def next_slots(given: argparse.Namespace) -> int:
     after_ms = SystemClock().now_ms() if given.after is None else given.after
     try:
         previews = preview(schedule, after_ms, given.count)
-    except OverflowError as error:
-        raise UsageError(str(error)) from None
+    except OverflowError:
+        raise UsageError(
+            f"No slot of {given.text!r} can be told from there: it would lie outside the years 1 to 9999."
+        ) from None
     if given.json:
         given.output.tell(json.dumps([found.to_dict(schedule.tzinfo) for found in previews], indent=2))
     else:

@@ -4,8 +4,9 @@ Guarantees:
 
 - ``fire`` is policy alone and returns at once: the timer has armed the next slot before.
 - After ``stop`` began no run begins; a run still going when its time is up keeps its heartbeat while the process lives.
-- When ``stop`` returned True, no thread of this engine is left, unless it was called from one of them: then its run (or
-  ask) goes on, and is ``over`` a little later.
+- When ``stop`` returned True, no thread of this engine is left, with two exceptions: a timer that asks a store which
+  hangs ends with that call; and where it was called from one of them, its run (or ask) goes on, and is ``over`` a
+  little later.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from anarchon.runners import Parts, Runner
 from anarchon.runners.asks import Asks
 from anarchon.runners.claim_only import ClaimOnlyRunner
 from anarchon.runners.lease import LeaseRunner
-from anarchon.runners.local_runs import LocalRuns
+from anarchon.runners.local_runs import LeftBehind, LocalRuns
 from anarchon.runners.teller import Teller
 from anarchon.sources import Sources
 from anarchon.store import ClaimOnlyStore, Store
@@ -40,6 +41,7 @@ _MISSED_ONE_BY_ONE = 100
 
 #: How long a stop that has ended every run waits for its own threads: a timer may be asking a store that hangs.
 _JOIN_MS = 5_000
+_LEAST_JOIN_MS = 500
 
 #: How often the end of the interpreter looks whether the runs have ended.
 _LOOK_AGAIN_MS = 10
@@ -58,13 +60,14 @@ class Engine:
         emit: Callable[[Event], None],
         around_run: AroundRun | None,
         instance_id: str,
+        left_behind: LeftBehind | None = None,
     ) -> None:
         self._store = store
         self._sources = sources
         self._threads = sources.make_threads(sources.clock)
         self._alarms = Alarms(sources.clock, self._threads)
         self._asks = Asks(sources.clock, self._threads, self._alarms)
-        self._runs = LocalRuns(sources.clock)
+        self._runs = LocalRuns(sources.clock, left_behind)
         self._teller = Teller(emit, instance_id)
         executor = Executor(sources.clock, self._threads, around_run, self._runs.left_behind)
         parts = Parts(sources, self._threads, self._alarms, self._asks, executor, self._runs, self._teller, instance_id)
@@ -139,19 +142,22 @@ class Engine:
             self._alarms.close()
             # One of them could wait in vain for another that waits for it: a timer, say, for its answer about the time.
             if not self._threads.owns(threading.current_thread()):
-                self._threads.join(_JOIN_MS)
+                left_ms = _JOIN_MS if deadline_ms is None else deadline_ms - clock.monotonic_ms()
+                self._threads.join(min(max(left_ms, _LEAST_JOIN_MS), _JOIN_MS))
         return ended
 
     def over(self) -> bool:
         """Whether no run and no ask goes on, the caller's own included. Once it is stopping, it stays so."""
         return self._asks.idle() and self._runs.over()
 
-    def exit(self, grace_ms: int) -> None:
-        """The interpreter ends: runs whose handlers end in this time are stored; other leases run out."""
+    def begin_exit(self) -> None:
+        """The interpreter ends: no run begins, and those that go on are told to stop."""
         self._begin_stop()
+
+    def end_exit(self, end_ms: int) -> None:
+        """Runs whose handlers end until then, on the host's monotonic clock, are stored; other leases run out."""
         # The host's own clock: nobody is left to move another one.
         clock = SystemClock()
-        end_ms = clock.monotonic_ms() + grace_ms
         while not self._runs.over() and clock.monotonic_ms() < end_ms:
             clock.wait(clock.event(), _LOOK_AGAIN_MS)
 

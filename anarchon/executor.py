@@ -130,7 +130,7 @@ class Executor:
         if race.give_up():
             context._cancel("timeout")
             timeout = format_duration(timeout_ms)
-            _logger.warning("Job %r is over its timeout of %s; its handler goes on.", job.name, timeout)
+            _logger.warning("Job %r is over its timeout of %s; its handler is told to stop.", job.name, timeout)
             return TimeoutError(f"The run took longer than its timeout of {timeout}."), True
         self._left_behind(job.name, -1)
         return race.exception, False

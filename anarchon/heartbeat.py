@@ -148,8 +148,9 @@ class Heartbeat:
                 return
             self._trusted_until_ms = sent_ms + self._lease_ms - margin_ms(self._lease_ms)
             if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = self._alarms.at(self._trusted_until_ms, self._expired)
+                # The new one first: a deadline must be watched, come what may.
+                before, self._deadline = self._deadline, self._alarms.at(self._trusted_until_ms, self._expired)
+                before.cancel()
 
     def _expired(self) -> None:
         with self._lock:

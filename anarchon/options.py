@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from anarchon.durations import Duration, format_duration, parse_duration
-from anarchon.errors import ConfigurationError
+from anarchon.errors import ConfigurationError, shown
 
 __all__ = ["GivenOptions", "JobOptions", "check_names", "parse_options", "resolve_options"]
 
@@ -164,13 +164,13 @@ def _positive_or_none(value: object, name: str) -> int | None:
 
 def _overlap(value: object, name: str) -> str:
     if value not in ("skip", "allow"):
-        raise ConfigurationError(f"{name} must be 'skip' or 'allow', not {value!r}.")
+        raise ConfigurationError(f"{name} must be 'skip' or 'allow', not {shown(value)}.")
     return str(value)
 
 
 def _count(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000:
-        raise ConfigurationError(f"{name} must be a whole number from 1 to 1000000, not {value!r}.")
+        raise ConfigurationError(f"{name} must be a whole number from 1 to 1000000, not {shown(value)}.")
     return value
 
 

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
+from anarchon.clock import SystemClock
 from anarchon.threads import start_from_signal
 
 __all__ = ["Guarded", "guard", "in_signal_handler", "on_stop_signals"]
@@ -32,9 +33,15 @@ class Guarded(Protocol):
     def _forked(self) -> None:
         """This process is the child of a fork; only this thread is left. Takes no lock that existed before."""
 
-    def _exiting(self) -> None:
-        """The interpreter is about to end. Returns within a bounded time; starts no thread."""
+    def _begin_exit(self) -> None:
+        """The interpreter is about to end: tells the runs to stop. Returns at once; starts no thread."""
 
+    def _end_exit(self, end_ms: int) -> None:
+        """Waits for the runs until then, on the host's monotonic clock, at the most."""
+
+
+#: How long the end of the interpreter waits for runs whose handlers heed the signal.
+_EXIT_GRACE_MS = 2_000
 
 _guarded: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -50,8 +57,13 @@ def _tell_forked() -> None:
 
 
 def _tell_exiting() -> None:
-    for scheduler in list(_guarded):
-        scheduler._exiting()
+    end_ms = SystemClock().monotonic_ms() + _EXIT_GRACE_MS
+    # All begin before any is waited for, so that ten schedulers take no longer than one.
+    guarded = list(_guarded)
+    for scheduler in guarded:
+        scheduler._begin_exit()
+    for scheduler in guarded:
+        scheduler._end_exit(end_ms)
 
 
 os.register_at_fork(after_in_child=_tell_forked)

@@ -22,6 +22,7 @@ from anarchon.job import Handler, Job, check_job_name, make_call
 from anarchon.options import parse_options, resolve_options
 from anarchon.process import guard, in_signal_handler, on_stop_signals
 from anarchon.records import ActiveRun, Event, JobInfo, RunRecord
+from anarchon.runners.local_runs import LeftBehind
 from anarchon.schedules import Schedule, cron, every, parse_zone, zone_name
 from anarchon.sources import Sources
 from anarchon.store import ClaimOnlyStore, Store
@@ -39,9 +40,6 @@ _H = TypeVar("_H", bound=Callable[..., object])
 _L = TypeVar("_L", bound=Callable[[Event], object])
 
 _logger = logging.getLogger("anarchon")
-
-#: How long the end of the interpreter waits for runs whose handlers heed the signal.
-_EXIT_GRACE_MS = 2_000
 
 #: How long the main thread waits at a time. A signal that comes just before it begins to wait does not end that wait.
 _PIECE_MS = 1_000
@@ -385,11 +383,14 @@ class Scheduler:
         return ended
 
     def _new_engine(self) -> Engine:
-        return Engine(self._store, self._sources, self._events.emit, self._around_run, self._instance_id)
+        return Engine(
+            self._store, self._sources, self._events.emit, self._around_run, self._instance_id, self._left_behind
+        )
 
     def _begin_anew(self) -> None:
         """As made, or as a fork left it: nothing that a thread or a lock of the parent belongs to is kept."""
         self._lock = threading.Lock()
+        self._left_behind = LeftBehind()
         self._engine = None
         self._stopping = []
         self._stop_asked = self._sources.clock.event()
@@ -415,10 +416,15 @@ class Scheduler:
                 " uWSGI's @postfork decorates, or after daemonizing."
             )
 
-    def _exiting(self) -> None:
+    def _begin_exit(self) -> None:
         for engine in (self._engine, *self._stopping):
             if engine is not None:
-                engine.exit(_EXIT_GRACE_MS)
+                engine.begin_exit()
+
+    def _end_exit(self, end_ms: int) -> None:
+        for engine in (self._engine, *self._stopping):
+            if engine is not None:
+                engine.end_exit(end_ms)
 
     def _make_id(self) -> str:
         return f"{socket.gethostname()}-{os.getpid()}-{self._sources.chance.token()[1:9]}"
@@ -464,5 +470,5 @@ def _check_instance_id(instance_id: object) -> str | None:
     if instance_id is None:
         return None
     if not isinstance(instance_id, str) or not 1 <= len(instance_id) <= 200 or not instance_id.isprintable():
-        raise ConfigurationError(f"instance_id must be 1 to 200 printable characters, not {instance_id!r}.")
+        raise ConfigurationError(f"instance_id must be 1 to 200 printable characters, not {shown(instance_id)}.")
     return instance_id

@@ -2,7 +2,9 @@
 
 Guarantees:
 
-- At most ``CALLS_IN_FLIGHT`` calls of this process are on their way at once; further ones wait their turn.
+- At most ``ASKS_IN_FLIGHT`` questions of this instance are on their way at once, and as many more calls of those that
+  hold a lease; further ones wait their turn. The two never wait for each other, nor for another store: a thousand
+  readers must not keep a holder from its heartbeat.
 - Every answer with the store's time is a sample for the store's clock.
 - A failing store gives one ``error`` event per operation and outage, not one per repeat, and one line in the log when
   it is back. Repeats carry the same token, so a call whose answer was lost changes nothing when it is sent again.
@@ -11,7 +13,6 @@ Guarantees:
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,7 +30,10 @@ __all__ = ["ClaimOnlyStore", "Outages", "Store", "pause_ms"]
 _logger = logging.getLogger("anarchon")
 _T = TypeVar("_T")
 
-CALLS_IN_FLIGHT = 32
+ASKS_IN_FLIGHT = 32
+
+#: What the holder of a lease calls. Their number is bounded by the runs that go on here.
+_OF_HOLDERS = ("heartbeat", "finish", "release", "save_result")
 
 #: An operation that has not failed for so long fails anew: the job that failed last need not have asked again since.
 #: While a store is away each is tried more often, the store's time every minute.
@@ -42,16 +46,6 @@ _ALSO_OVER = {"finish": "heartbeat", "release": "heartbeat", "save_result": "hea
 #: Tells a failure: the operation, the job, what went wrong.
 Report = Callable[[str, str, BaseException], None]
 
-_calls = threading.BoundedSemaphore(CALLS_IN_FLIGHT)
-
-
-def _forget_calls_of_parent() -> None:
-    global _calls
-    _calls = threading.BoundedSemaphore(CALLS_IN_FLIGHT)
-
-
-os.register_at_fork(after_in_child=_forget_calls_of_parent)
-
 
 class _Calls:
     """The way every call goes, whatever the backend."""
@@ -59,10 +53,12 @@ class _Calls:
     def __init__(self, sources: Sources, report: Report) -> None:
         self._sources = sources
         self._outages = Outages(report, sources.clock)
+        self._asking = threading.BoundedSemaphore(ASKS_IN_FLIGHT)
+        self._holding = threading.BoundedSemaphore(ASKS_IN_FLIGHT)
 
     def _once(self, operation: str, job: str, send: Callable[[], _T]) -> _T:
         """One call, in its turn; its failure is told once and becomes a BackendError."""
-        with _calls:
+        with self._holding if operation in _OF_HOLDERS else self._asking:
             sent_ms = self._sources.clock.monotonic_ms()
             try:
                 answer = send()
@@ -116,6 +112,10 @@ class Store(_Calls):
     def finish(self, job: str, run_id: str, token: str, record: RunRecord) -> Verdict:
         """Repeated until it is answered."""
         return self._repeat("finish", job, lambda: self._backend.finish(job, run_id, token, record))
+
+    def withdraw(self, job: str, run_id: str, token: str, record: RunRecord) -> Verdict:
+        """As ``finish``, but sent once: for a run that may not even have been granted."""
+        return self._once("finish", job, lambda: self._backend.finish(job, run_id, token, record))
 
     def release(self, job: str, run_id: str, token: str, record: RunRecord, counts: bool) -> Verdict:
         """Repeated until it is answered."""

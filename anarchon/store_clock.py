@@ -80,23 +80,26 @@ class StoreClock:
 
     def now_ms(self, job: str) -> int:
         """The store's time, in milliseconds since the epoch, as far as it is known."""
+        name = self._clock_of(job)
         with self._lock:
-            return self._clock.now_ms() + self._estimate(job).difference_ms
+            return self._clock.now_ms() + self._estimate(name).difference_ms
 
     def unknown(self, job: str) -> bool:
         """Whether the store has yet to be asked for its time, or must be asked anew."""
+        name = self._clock_of(job)
         with self._lock:
-            return self._estimate(job).stale
+            return self._estimate(name).stale
 
     def observe(self, job: str, sent_ms: int, store_ms: int) -> None:
         """Takes a sample: an answer that has just come in, asked for at that instant of the monotonic clock."""
+        name = self._clock_of(job)
         with self._lock:
             # First, or a later look would take the step out of an estimate that has it in already.
             self._notice_step()
             received_ms = self._clock.monotonic_ms()
             round_trip_ms = received_ms - sent_ms
             difference_ms = store_ms - (self._clock.now_ms() - round_trip_ms // 2)
-            estimate = self._estimate(job)
+            estimate = self._estimate(name)
             sample = _Sample(difference_ms, round_trip_ms, received_ms)
             best = _best(estimate)
             if best is None or estimate.stale or sample.contradicts(best):
@@ -117,9 +120,10 @@ class StoreClock:
         """After a wait: notices a stepped clock or an old sample, and asks the store anew where it must."""
         if self._ask is None:
             return
+        name = self._clock_of(job)
         with self._lock:
             self._notice_step()
-            estimate = self._estimate(job)
+            estimate = self._estimate(name)
             newest = estimate.samples[-1].taken_at_ms if estimate.samples else None
             fresh = newest is not None and self._clock.monotonic_ms() - newest <= _STALE_MS
         if estimate.stale or not fresh:
@@ -130,8 +134,9 @@ class StoreClock:
         here: whoever asked has reported it, and the estimate stays as it is."""
         if self._ask is None:
             return
+        name = self._clock_of(job)
         with self._lock:
-            estimate = self._estimate(job)
+            estimate = self._estimate(name)
             others = estimate.asking
             if others is None:
                 mine = estimate.asking = self._clock.event()
@@ -147,8 +152,7 @@ class StoreClock:
                 estimate.asking = None
             mine.set()
 
-    def _estimate(self, job: str) -> _Estimate:
-        name = self._clock_of(job)
+    def _estimate(self, name: Hashable) -> _Estimate:
         estimate = self._estimates.get(name)
         if estimate is None:
             estimate = self._estimates[name] = _Estimate()

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from anarchon.durations import to_ms
-from anarchon.errors import BackendError, RunRefused
+from anarchon.errors import BackendError, RunInterrupted, RunRefused
+from anarchon.executor import Ended
 from anarchon.job import Job
 from anarchon.records import (
     MANUAL_WINDOW_MS,
@@ -22,7 +23,7 @@ from anarchon.records import (
     RunRecord,
 )
 from anarchon.runners import Parts
-from anarchon.runners.attempts import new_request
+from anarchon.runners.attempts import new_context, new_record, new_request
 from anarchon.runners.backup import Backups, Watch
 from anarchon.runners.first_claims import Claim, FirstClaims
 from anarchon.runners.leased_run import LeasedRun
@@ -172,13 +173,17 @@ class LeaseRunner:
     def _claim_now(self, job: Job) -> LeasedRun:
         """A manual run, won."""
         if self._parts.runs.blocked(job):
-            raise RunRefused(job.name, self._parts.instance_id)
+            raise self._parts.runs.refusal(job, self._parts.instance_id)
         clock = self._store.clock
         # A manual claim that is minutes old is late, and a host's clock may be an hour wrong.
         clock.look(job.name)
         request = self._request(job, clock.now_ms(job.name), "manual", MANUAL_WINDOW_MS)
         asked_from_ms = self._parts.sources.clock.monotonic_ms()
-        reply = self._ask_manual(request)
+        try:
+            reply = self._ask_manual(request)
+        except BackendError:
+            self._withdraw(job, request)
+            raise
         if reply.outcome is Outcome.WON:
             return self._leased(job, request, reply, asked_from_ms)
         if reply.outcome is Outcome.OVERLAP:
@@ -198,6 +203,23 @@ class LeaseRunner:
                 # The same token: a grant whose answer was lost is found again.
                 clock = self._parts.sources.clock
                 clock.wait(clock.event(), pause_ms(self._parts.sources, tries))
+
+    def _withdraw(self, job: Job, request: ClaimRequest) -> None:
+        """Ends a manual run that may have been granted, though nobody heard of it: its lease would be in the way of the
+        job until it is over. A claim could be granted once more; ``finish`` creates nothing where nothing was."""
+        started_ms = self._store.clock.now_ms(job.name)
+        context = new_context(job, request, ClaimReply(Outcome.WON, started_ms), started_ms, self._parts.sources, None)
+        record = new_record(context, Ended("interrupted", 0, RunInterrupted("stop")), started_ms)
+        until_ms = self._parts.sources.clock.monotonic_ms() + request.lease_ms
+
+        def withdraw(tries: int) -> None:
+            try:
+                self._store.withdraw(job.name, request.run_id, request.token, record)
+            except BackendError:
+                if self._parts.sources.clock.monotonic_ms() < until_ms:
+                    self._parts.asks.after(pause_ms(self._parts.sources, tries), lambda: withdraw(tries + 1))
+
+        self._parts.asks.soon(lambda: withdraw(1))
 
     def _leased(self, job: Job, request: ClaimRequest, reply: ClaimReply, counted_from_ms: int) -> LeasedRun:
         if reply.attempt is not None and reply.attempt > 1:

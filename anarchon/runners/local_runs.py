@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 from anarchon.clock import Clock
 from anarchon.context import RunContext, current_run
+from anarchon.errors import RunRefused
 from anarchon.job import Job
 
-__all__ = ["LocalRuns"]
+__all__ = ["LeftBehind", "LocalRuns"]
 
 #: How many handlers that outlived their timeouts are left behind per job under overlap ``allow``.
 LEFT_BEHIND = 10
@@ -19,14 +20,35 @@ LEFT_BEHIND = 10
 _LOOK_AGAIN_MS = 1_000
 
 
+class LeftBehind:
+    """How many handlers of each job went on after their timeouts. Outlives the stops of a scheduler, as they do."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def __getitem__(self, job: str) -> int:
+        return self._counts[job]
+
+    def change(self, job: str, change: int) -> None:
+        with self._lock:
+            self._counts[job] += change
+            if self._counts[job] <= 0:
+                del self._counts[job]
+
+    def copy(self) -> Counter[str]:
+        with self._lock:
+            return self._counts.copy()
+
+
 class LocalRuns:
     """A table of runs. Every method may be called on any thread; only ``wait_until_over`` blocks."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, left_behind: LeftBehind | None = None) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, str], RunContext] = {}
-        self._left_behind: Counter[str] = Counter()
+        self._left_behind = left_behind or LeftBehind()
         self._excused: list[RunContext] = []
         self._stopping = False
         # A new one for each change, so that no waiter misses one, however many wait.
@@ -67,14 +89,20 @@ class LocalRuns:
     def left_behind(self, job: str, change: int) -> None:
         """A handler goes on after its timeout (+1), or is gone at last (-1)."""
         with self._lock:
-            self._left_behind[job] += change
-            if self._left_behind[job] <= 0:
-                del self._left_behind[job]
+            self._left_behind.change(job, change)
             self._tell()
 
     def blocked(self, job: Job) -> bool:
         """Whether handlers left behind forbid another run of the job here."""
         return self._left_behind[job.name] >= (1 if job.options.overlap == "skip" else LEFT_BEHIND)
+
+    def refusal(self, job: Job, instance_id: str) -> RunRefused:
+        """What to tell whoever asks for a run of a job that is blocked."""
+        count = self._left_behind[job.name]
+        handlers = "a handler is still" if count == 1 else f"{count} handlers are still"
+        timeouts = "its timeout" if count == 1 else "their timeouts"
+        why = f"Job {job.name!r} was not run: {handlers} at work here after {timeouts}."
+        return RunRefused(job.name, instance_id, why)
 
     def stop(self) -> None:
         """No run begins from now on, and those that go on are told to stop."""

@@ -623,8 +623,29 @@ FAULTS = [
     Fault(
         "calls in flight are bounded",
         "store.py",
-        "        with _calls:\n",
+        "        with self._holding if operation in _OF_HOLDERS else self._asking:\n",
         "        if True:\n",
-        "test_store.py::test_calls_in_flight_are_bounded_for_the_whole_process",
+        "test_store.py::test_questions_in_flight_are_bounded_and_hold_up_no_holder_and_no_other_store",
+    ),
+    Fault(
+        "questions hold up no holder of a lease",
+        "store.py",
+        "        with self._holding if operation in _OF_HOLDERS else self._asking:\n",
+        "        with self._asking:\n",
+        "test_store.py::test_questions_in_flight_are_bounded_and_hold_up_no_holder_and_no_other_store",
+    ),
+    Fault(
+        "a handler that was left behind is remembered over a restart",
+        "scheduler.py",
+        "self._around_run, self._instance_id, self._left_behind",
+        "self._around_run, self._instance_id, None",
+        "test_restarts_and_exits.py::test_a_handler_left_behind_blocks_its_job_after_a_restart_too",
+    ),
+    Fault(
+        "a manual run that may have been granted is withdrawn",
+        "runners/lease.py",
+        "            self._withdraw(job, request)\n            raise",
+        "            raise",
+        "test_restarts_and_exits.py::test_a_manual_run_whose_answers_were_lost_is_ended_and_in_nobodys_way",
     ),
 ]

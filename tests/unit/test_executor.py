@@ -163,7 +163,7 @@ def test_a_timeout_that_wins_sets_the_signal_and_the_run_has_failed(
     assert stage.context.reason == "timeout" and stage.context.signal.is_set()
     stage.world.settle()
     assert stage.left == [+1, -1]
-    assert caplog.messages == ["Job 'x' is over its timeout of 1s; its handler goes on."]
+    assert caplog.messages == ["Job 'x' is over its timeout of 1s; its handler is told to stop."]
 
 
 def test_a_handler_that_wins_leaves_nothing_behind(stage: Stage) -> None:

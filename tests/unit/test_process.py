@@ -418,14 +418,15 @@ def test_a_fork_while_the_parent_holds_every_lock_leaves_none_locked(run: Callab
         scheduler.start()
         held, done = threading.Event(), threading.Event()
         def hold():
-            for _ in range(store.CALLS_IN_FLIGHT):
-                store._calls.acquire()
+            calls = scheduler._store._asking
+            for _ in range(store.ASKS_IN_FLIGHT):
+                calls.acquire()
             engine = scheduler._engine
             with scheduler._lock, engine._lock, scheduler._store.clock._lock, engine._threads._lock:
                 held.set()
                 done.wait()
-            for _ in range(store.CALLS_IN_FLIGHT):
-                store._calls.release()
+            for _ in range(store.ASKS_IN_FLIGHT):
+                calls.release()
         threading.Thread(target=hold, daemon=True).start()
         held.wait()
         child = os.fork()

@@ -13,7 +13,7 @@ from world import REAL_SECONDS, World
 from anarchon import BackendError, RunRecord
 from anarchon.durations import from_ms
 from anarchon.records import ClaimRequest, Mode, Outcome, Verdict
-from anarchon.store import CALLS_IN_FLIGHT, ClaimOnlyStore, Store, pause_ms
+from anarchon.store import ASKS_IN_FLIGHT, ClaimOnlyStore, Store, pause_ms
 
 
 class Told(list[tuple[str, str, BaseException]]):
@@ -230,10 +230,16 @@ def test_reading_the_time_is_a_sample_too(world: World, told: Told) -> None:
 # -- how many at once
 
 
-def test_calls_in_flight_are_bounded_for_the_whole_process(world: World) -> None:
-    """Real threads and a real lock: so many calls hang in two stores that the next one has to wait its turn."""
-    gate, lock = threading.Event(), threading.Lock()
+def test_questions_in_flight_are_bounded_and_hold_up_no_holder_and_no_other_store(world: World) -> None:
+    """
+    1. a store hangs: as many questions as may be are on their way, and more wait their turn
+    2. the holder of a lease renews it all the same, and finishes its run
+    3. another store of this process answers all the same
+    4. the store wakes up: every question is asked, never more at once than may be
+    """
+    gate = threading.Event()
     full = threading.Event()
+    lock = threading.Lock()
     in_flight = most = 0
 
     def hang() -> None:
@@ -241,27 +247,30 @@ def test_calls_in_flight_are_bounded_for_the_whole_process(world: World) -> None
         with lock:
             in_flight += 1
             most = max(most, in_flight)
-            if in_flight == CALLS_IN_FLIGHT:
+            if in_flight == ASKS_IN_FLIGHT:
                 full.set()
-        gate.wait(REAL_SECONDS)
+        in_vain.append(not gate.wait(REAL_SECONDS / 3))
         with lock:
             in_flight -= 1
 
-    stores = [Store(ScriptedBackend(world.store), world.sources(), Told()) for _ in range(2)]
-    threads = []
-    for number in range(CALLS_IN_FLIGHT + 8):
-        store = stores[number % 2]
-        store._backend.script.next("active", hang)  # type: ignore[attr-defined]
-        threads.append(threading.Thread(target=store.active, args=("x",), daemon=True))
-        threads[-1].start()
+    in_vain: list[bool] = []
+    backend = ScriptedBackend(world.store)
+    store = Store(backend, world.sources(), Told())
+    assert store.claim(request(world)).outcome is Outcome.WON
+    backend.script.next("active", *[hang] * (ASKS_IN_FLIGHT + 8))
+    threads = [threading.Thread(target=store.active, args=("x",), daemon=True) for _ in range(ASKS_IN_FLIGHT + 8)]
+    for thread in threads:
+        thread.start()
     assert full.wait(REAL_SECONDS)
-    waiting = sum(len(store._backend.script.calls) for store in stores)  # type: ignore[attr-defined]
-    assert waiting == CALLS_IN_FLIGHT
+    assert store.heartbeat("x", request(world).run_id, "t", 30_000) is Verdict.OK
+    assert store.finish("x", request(world).run_id, "t", record(world)) is Verdict.OK
+    assert Store(ScriptedBackend(world.store), world.sources(), Told()).active("x") == []
     gate.set()
     for thread in threads:
         thread.join(REAL_SECONDS)
-    assert most == CALLS_IN_FLIGHT
-    assert sum(len(store._backend.script.calls) for store in stores) == CALLS_IN_FLIGHT + 8  # type: ignore[attr-defined]
+    assert not any(in_vain), "a holder or another store has waited until the hanging store gave up"
+    assert most == ASKS_IN_FLIGHT
+    assert len([call for call in backend.script.calls if call[0] == "active"]) == ASKS_IN_FLIGHT + 8
 
 
 # -- claim-only
