@@ -19,7 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a real server: REDIS_URL from the environment, else one that is started for this session."""
+    """The URL of a real server: REDIS_URL from the environment, else one that is started for this run of the tests."""
     if os.environ.get("REDIS_URL"):
         yield os.environ["REDIS_URL"]
         return
