@@ -11,7 +11,8 @@ import pytest
 from fleet import Fleet, Line, only, together
 from judge import faults_of_early_runs, faults_of_runs
 
-JOBS, EVERY_MS = 6, 100
+# Often, so that a fork meets threads at work; not so often that a busy machine could rightly miss a slot.
+JOBS, EVERY_MS = 6, 250
 
 # In turn, so that the forks are spread over what the parent's threads are doing.
 HOOKS = ["start", "forget", "forget"] * 3
