@@ -15,14 +15,14 @@ from anarchon.backends import ClaimOnlyBackend, LeaseBackend, open_backend
 from anarchon.callables import check_takes
 from anarchon.durations import Duration, from_ms, parse_duration
 from anarchon.engine import Engine
-from anarchon.errors import ConfigurationError, JobNotRegistered, RunRefused, shown
+from anarchon.errors import ConfigurationError, JobNotRegistered, shown
 from anarchon.events import Events, Listener, Log, check_event_type
 from anarchon.executor import AroundRun
 from anarchon.job import Handler, Job, check_job_name, make_call
 from anarchon.options import parse_options, resolve_options
 from anarchon.process import guard, in_signal_handler, on_stop_signals
 from anarchon.records import ActiveRun, Event, JobInfo, RunRecord
-from anarchon.runners.local_runs import LeftBehind
+from anarchon.runners.local_runs import LeftBehind, stopping
 from anarchon.schedules import Schedule, cron, every, parse_zone, zone_name
 from anarchon.sources import Sources
 from anarchon.store import ClaimOnlyStore, Store
@@ -295,7 +295,7 @@ class Scheduler:
             if engine is None or (engine.stopping and engine.over()):
                 engine = self._engine = self._new_engine()
         if engine.stopping:
-            raise RunRefused(name, why=f"Job {name!r} was not run: this scheduler is stopping.")
+            raise stopping(name)
         return engine.run_now(job)
 
     def history(self, name: str, limit: int = 20) -> list[RunRecord]:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 from anarchon.alarms import Alarm, Alarms
 from anarchon.clock import Clock
+from anarchon.runners.changes import Changes
 from anarchon.threads import Threads, call_guarded
 
 __all__ = ["Asks"]
@@ -28,7 +29,6 @@ class Asks:
     """A queue and its threads. Every method may be called on any thread; only ``wait_until_idle`` blocks."""
 
     def __init__(self, clock: Clock, threads: Threads, alarms: Alarms, limit: int = _THREADS) -> None:
-        self._clock = clock
         self._threads = threads
         self._alarms = alarms
         self._limit = limit
@@ -40,8 +40,7 @@ class Asks:
         self._workers = 0
         self._apart = 0
         self._closed = False
-        # A new one for each change, so that no waiter misses one, however many wait.
-        self._changed = clock.event()
+        self._changes = Changes(clock, self._lock)
 
     def soon(self, ask: Callable[[], None]) -> None:
         """Makes the ask on one of the threads, as soon as one is free."""
@@ -58,7 +57,7 @@ class Asks:
             # No thread to be had. One that is at work takes it; otherwise it waits for the next ask, or this alarm.
             with self._lock:
                 self._workers -= 1
-                self._tell()
+                self._changes.tell()
             with contextlib.suppress(RuntimeError):
                 self._alarms.after(_LOOK_AGAIN_MS, lambda: self.soon(lambda: None))
 
@@ -85,7 +84,7 @@ class Asks:
                 self._apart -= may
                 self._asking[me] -= may
                 self._asking += Counter()  # which drops what has come to zero
-                self._tell()
+                self._changes.tell()
 
     def close(self) -> None:
         """Drops what has not begun; what has goes on."""
@@ -103,7 +102,7 @@ class Asks:
         with self._lock:
             mine = self._asking[threading.get_ident()]
             self._excused += mine
-            self._tell()
+            self._changes.tell()
         try:
             yield mine > 0
         finally:
@@ -117,16 +116,7 @@ class Asks:
 
     def wait_until_idle(self, timeout_ms: int | None, but_for_excused: bool = False) -> bool:
         """Waits until no ask is on its way, or none but those excused; False if the time ran out. None: no limit."""
-        deadline_ms = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
-        while True:
-            with self._lock:
-                if self._is_idle(self._excused if but_for_excused else 0):
-                    return True
-                changed = self._changed
-            left_ms = None if deadline_ms is None else deadline_ms - self._clock.monotonic_ms()
-            if left_ms is not None and left_ms <= 0:
-                return False
-            self._clock.wait(changed, _LOOK_AGAIN_MS if left_ms is None else min(left_ms, _LOOK_AGAIN_MS))
+        return self._changes.wait_until(lambda: self._is_idle(self._excused if but_for_excused else 0), timeout_ms)
 
     def _work(self) -> None:
         me = threading.get_ident()
@@ -137,14 +127,10 @@ class Asks:
                 if not self._queue:
                     self._workers -= 1
                     del self._asking[me]
-                    self._tell()
+                    self._changes.tell()
                     return
                 ask = self._queue.popleft()
             call_guarded(ask)
 
     def _is_idle(self, excused: int) -> bool:
         return self._workers + self._apart <= excused
-
-    def _tell(self) -> None:
-        changed, self._changed = self._changed, self._clock.event()
-        changed.set()

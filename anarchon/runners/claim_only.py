@@ -15,6 +15,7 @@ from anarchon.records import ClaimReply, ClaimRequest, Outcome, RunRecord
 from anarchon.runners import Parts
 from anarchon.runners.attempts import new_context, new_record, new_request
 from anarchon.runners.first_claims import Claim, FirstClaims
+from anarchon.runners.local_runs import stopping
 from anarchon.runners.manual import run_on_thread
 from anarchon.store import ClaimOnlyStore
 
@@ -52,10 +53,11 @@ class ClaimOnlyRunner:
         # Nobody else can know of a manual run, so there is nothing to claim.
         request = new_request(job, slot_ms, "manual", 0, self._parts.instance_id, self._parts.sources)
         context = self._context(job, request, ClaimReply(Outcome.WON, slot_ms, attempt=1))
-        if self._parts.runs.blocked(job) or not self._begin(job, context):
-            if self._parts.runs.stopping:
-                raise RunRefused(job.name, why=f"Job {job.name!r} was not run: this scheduler is stopping.")
-            raise RunRefused(job.name, self._parts.instance_id)
+        runs, instance_id = self._parts.runs, self._parts.instance_id
+        if runs.blocked(job):
+            raise stopping(job.name) if runs.stopping else runs.refusal(job, instance_id)
+        if not self._begin(job, context):
+            raise stopping(job.name) if runs.stopping else RunRefused(job.name, instance_id)
         return run_on_thread(self._parts, context, lambda: self._execute(job, context), unable=lambda: None)
 
     def recover(self, job: Job, since_ms: int, asked: Callable[[bool], None]) -> None:

@@ -27,6 +27,7 @@ from anarchon.runners.attempts import new_context, new_record, new_request
 from anarchon.runners.backup import Backups, Watch
 from anarchon.runners.first_claims import Claim, FirstClaims
 from anarchon.runners.leased_run import LeasedRun
+from anarchon.runners.local_runs import stopping
 from anarchon.runners.manual import run_on_thread
 from anarchon.store import Store, pause_ms
 
@@ -60,11 +61,11 @@ class LeaseRunner:
     def run_now(self, job: Job) -> RunRecord:
         with self._parts.asks.apart() as may:
             if not may:
-                raise self._stopping(job)
+                raise stopping(job.name)
             run = self._claim_now(job)
             if not self._parts.runs.add(run.context):
                 run.give_back()
-                raise self._stopping(job)
+                raise stopping(job.name)
         return run_on_thread(self._parts, run.context, run.run, unable=run.give_back)
 
     def recover(self, job: Job, since_ms: int, asked: Callable[[bool], None]) -> None:
@@ -235,9 +236,6 @@ class LeaseRunner:
             # Given back: unless it stops, this instance is as good a backup as any.
             released=lambda: self._watch(job, request),
         )
-
-    def _stopping(self, job: Job) -> RunRefused:
-        return RunRefused(job.name, why=f"Job {job.name!r} was not run: this scheduler is stopping.")
 
     def _skip(self, request: ClaimRequest, reason: str, holder: str | None = None) -> None:
         self._parts.teller.skip(request.job, request.slot_ms, request.trigger, reason, holder)

@@ -11,13 +11,17 @@ from anarchon.clock import Clock
 from anarchon.context import RunContext, current_run
 from anarchon.errors import RunRefused
 from anarchon.job import Job
+from anarchon.runners.changes import Changes
 
-__all__ = ["LeftBehind", "LocalRuns"]
+__all__ = ["LeftBehind", "LocalRuns", "stopping"]
 
 #: How many handlers that outlived their timeouts are left behind per job under overlap ``allow``.
 LEFT_BEHIND = 10
 
-_LOOK_AGAIN_MS = 1_000
+
+def stopping(job: str) -> RunRefused:
+    """What to tell whoever asks for a run of a scheduler that stops."""
+    return RunRefused(job, why=f"Job {job!r} was not run: this scheduler is stopping.")
 
 
 class LeftBehind:
@@ -45,14 +49,12 @@ class LocalRuns:
     """A table of runs. Every method may be called on any thread; only ``wait_until_over`` blocks."""
 
     def __init__(self, clock: Clock, left_behind: LeftBehind | None = None) -> None:
-        self._clock = clock
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, str], RunContext] = {}
         self._left_behind = left_behind or LeftBehind()
         self._excused: list[RunContext] = []
         self._stopping = False
-        # A new one for each change, so that no waiter misses one, however many wait.
-        self._changed = clock.event()
+        self._changes = Changes(clock, self._lock)
 
     @property
     def stopping(self) -> bool:
@@ -75,7 +77,7 @@ class LocalRuns:
         """A run is over: its end is stored."""
         with self._lock:
             self._runs.pop((context.job, context.run_id), None)
-            self._tell()
+            self._changes.tell()
 
     def holds(self, job: str, run_id: str) -> bool:
         """Whether this very run is going on here."""
@@ -90,7 +92,7 @@ class LocalRuns:
         """A handler goes on after its timeout (+1), or is gone at last (-1)."""
         with self._lock:
             self._left_behind.change(job, change)
-            self._tell()
+            self._changes.tell()
 
     def blocked(self, job: Job) -> bool:
         """Whether handlers left behind forbid another run of the job here."""
@@ -123,7 +125,7 @@ class LocalRuns:
         with self._lock:
             if mine is not None:
                 self._excused.append(mine)
-            self._tell()
+            self._changes.tell()
         try:
             yield mine is not None
         finally:
@@ -138,16 +140,7 @@ class LocalRuns:
 
     def wait_until_over(self, timeout_ms: int | None, but_for_excused: bool = False) -> bool:
         """Waits until nothing goes on, or nothing but what is excused; False if the time ran out. None: no limit."""
-        deadline_ms = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
-        while True:
-            with self._lock:
-                if self._is_over(self._excused if but_for_excused else []):
-                    return True
-                changed = self._changed
-            left_ms = None if deadline_ms is None else deadline_ms - self._clock.monotonic_ms()
-            if left_ms is not None and left_ms <= 0:
-                return False
-            self._clock.wait(changed, _LOOK_AGAIN_MS if left_ms is None else min(left_ms, _LOOK_AGAIN_MS))
+        return self._changes.wait_until(lambda: self._is_over(self._excused if but_for_excused else []), timeout_ms)
 
     # -- inside, with the lock held
 
@@ -160,7 +153,3 @@ class LocalRuns:
         # One that is excused and not among the runs is a handler that its timeout left behind.
         left_behind.subtract(context.job for context in excused if context not in going_on)
         return going_on.issubset(excused) and not any(count > 0 for count in left_behind.values())
-
-    def _tell(self) -> None:
-        changed, self._changed = self._changed, self._clock.event()
-        changed.set()
