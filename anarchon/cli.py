@@ -3,84 +3,41 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-import enum
 import io
 import json
-import logging
-import shutil
-import signal
-import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout
 from datetime import datetime
-from types import FrameType
-from typing import Any
 
 import anarchon
-from anarchon import demo
+from anarchon import commands, demo
 from anarchon.clock import SystemClock
+from anarchon.commands import Exit, ending, sigterm_ends
 from anarchon.durations import parse_duration, to_ms
-from anarchon.errors import BackendError, ConfigurationError, JobNotRegistered, RunRefused, shown
-from anarchon.output import Output, OutputError
-from anarchon.records import RunRecord
-from anarchon.scheduler import Scheduler
+from anarchon.errors import ConfigurationError, shown
+from anarchon.output import Output
 from anarchon.schedules import cron
 from anarchon.schedules.preview import preview
-from anarchon.tables import active_table, history_table, jobs_table, preview_table, record_list
+from anarchon.tables import preview_table
 from anarchon.targets import UsageError, load_scheduler, open_target
 
 __all__ = ["Exit", "main"]
 
-
-class Exit(enum.IntEnum):
-    """What the process says at its end; docs/cli.rst has the table. Signals end it with 128 and their number."""
-
-    SUCCESS = 0
-    FAILED = 1
-    USAGE = 2
-    INTERRUPTED = 3
-    REFUSED = 4
-    STORE = 5
-    NOT_REGISTERED = 6
-    OUTPUT = 7
-
-
 #: More lines than anybody reads, and no more than a store may be asked for at a time.
 _MOST = 1_000_000
-
-_OF_STATUS = {"success": Exit.SUCCESS, "failed": Exit.FAILED, "interrupted": Exit.INTERRUPTED}
-
-_OF_ERROR: dict[type[Exception], Exit] = {
-    UsageError: Exit.USAGE,
-    ConfigurationError: Exit.USAGE,
-    RunRefused: Exit.REFUSED,
-    BackendError: Exit.STORE,
-    JobNotRegistered: Exit.NOT_REGISTERED,
-    OutputError: Exit.OUTPUT,
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code. Where the arguments are wrong, argparse ends the process with 2."""
     output = Output()
-    try:
+
+    def command() -> int:
         given = _read(arguments, output)
         with output.alone() if given.json else nullcontext():
             code: int = given.command(given)
-            output.flush()
             return code
-    except tuple(_OF_ERROR) as error:
-        _complain(error)
-        return next(code for kind, code in _OF_ERROR.items() if isinstance(error, kind))
-    except BrokenPipeError:
-        # Whoever read has seen enough.
-        return 128 + signal.SIGPIPE
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    finally:
-        output.let_go()
+
+    return ending(output, command)
 
 
 def _read(arguments: Sequence[str] | None, output: Output) -> argparse.Namespace:
@@ -96,69 +53,27 @@ def _read(arguments: Sequence[str] | None, output: Output) -> argparse.Namespace
 
 
 def worker(given: argparse.Namespace) -> int:
-    scheduler = load_scheduler(given.target)
-    jobs = scheduler.jobs()
-    if not jobs:
-        raise UsageError(f"{given.target} has no jobs, and a worker without jobs has nothing to do.")
-    log = _log_events(scheduler, logging.DEBUG if given.verbose else logging.INFO)
-    count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
-    log.info("%s runs %s of %s until SIGTERM or SIGINT.", scheduler.instance_id, count, given.target)
-    ended = scheduler.run_forever(given.stop_timeout)
-    log.info("Stopped: %s.", "every run has ended" if ended else "not every run ended in time")
-    return Exit.SUCCESS if ended else Exit.FAILED
+    return commands.worker(load_scheduler(given.target), given.target, given.stop_timeout, given.verbose)
 
 
 def run(given: argparse.Namespace) -> int:
-    scheduler = load_scheduler(given.target)
-    _log_events(scheduler, logging.DEBUG if given.verbose else logging.WARNING)
-    try:
-        with _sigterm_ends():
-            record = scheduler.run_now(given.name)
-    except (KeyboardInterrupt, SystemExit):
-        _say(f"anarchon: {given.name} was told to stop, and is recorded as interrupted if it heeded that.")
-        raise
-    finally:
-        scheduler.stop("0s")
-    _print(given, record, lambda: record_list(record, scheduler.timezone))
-    return _OF_STATUS[record.status]
+    return commands.run(given.output, load_scheduler(given.target), given.name, given.json, given.verbose)
 
 
 def jobs(given: argparse.Namespace) -> int:
-    with _opened(load_scheduler(given.target)) as scheduler:
-        found = scheduler.jobs()
-        _print(given, found, lambda: jobs_table(found))
-        if not found:
-            _say(f"{given.target} has no jobs.")
-    return Exit.SUCCESS
+    return commands.jobs(given.output, load_scheduler(given.target), given.target, given.json)
 
 
 def history(given: argparse.Namespace) -> int:
-    with _opened(open_target(given.target, given.prefix)) as scheduler:
-        records = scheduler.history(given.name, given.limit)
-        _print(given, records, lambda: history_table(records, scheduler.timezone, _screen()))
-        if not records:
-            _say(f"Nothing is recorded of {given.name!r} in {scheduler.backend!r}.{_nearest(scheduler, given.name)}")
-    return Exit.SUCCESS
+    return commands.history(given.output, open_target(given.target, given.prefix), given.name, given.limit, given.json)
 
 
 def active(given: argparse.Namespace) -> int:
-    with _opened(open_target(given.target, given.prefix)) as scheduler:
-        runs = scheduler.active(given.name)
-        _print(given, runs, lambda: active_table(runs, scheduler.timezone))
-        if not runs:
-            _say(f"No run of {given.name!r} is unfinished in {scheduler.backend!r}.{_nearest(scheduler, given.name)}")
-    return Exit.SUCCESS
+    return commands.active(given.output, open_target(given.target, given.prefix), given.name, given.json)
 
 
 def forget(given: argparse.Namespace) -> int:
-    with _opened(open_target(given.target, given.prefix)) as scheduler:
-        # One that is registered is refused below, and need not be asked about.
-        known = given.name in [job.name for job in scheduler.jobs()]
-        if not known and not given.yes and not _confirmed(scheduler, given.name):
-            return Exit.FAILED
-        scheduler.forget(given.name)
-        _say(f"All that the store kept of {given.name!r} is removed.")
-    return Exit.SUCCESS
+    return commands.forget(open_target(given.target, given.prefix), given.name, given.yes)
 
 
 def next_slots(given: argparse.Namespace) -> int:
@@ -178,7 +93,7 @@ def next_slots(given: argparse.Namespace) -> int:
 
 
 def show_demo(given: argparse.Namespace) -> int:
-    with _sigterm_ends():
+    with sigterm_ends():
         return Exit.SUCCESS if demo.play(given.output.tell) else Exit.FAILED
 
 
@@ -273,86 +188,3 @@ def _instant(text: str) -> int:
     if instant.tzinfo is None:
         raise argparse.ArgumentTypeError(f"expected an offset, such as Z or +02:00, at the end of {text!r}")
     return to_ms(instant)
-
-
-def _print(given: argparse.Namespace, found: Any, for_people: Callable[[], str]) -> None:
-    """What was found, as one JSON document or for people; an empty table is left to those who can say more."""
-    if given.json:
-        values = found.to_dict() if isinstance(found, RunRecord) else [one.to_dict() for one in found]
-        given.output.tell(json.dumps(values, indent=2))
-    elif found:
-        given.output.tell(for_people())
-
-
-def _say(text: str, end: str = "\n") -> None:
-    """To people, beside the answer, which is none the worse where it cannot be said."""
-    with suppress(OSError, ValueError):
-        print(text, end=end, file=sys.stderr, flush=True)
-
-
-def _complain(error: Exception) -> None:
-    theirs = error.__cause__ if isinstance(error, UsageError) else None
-    # A traceback that does not reach into the target's code would only show ours.
-    if theirs is not None and (theirs.__traceback__ is not None or isinstance(theirs, SyntaxError)):
-        with suppress(Exception):
-            # One of theirs may be made so that it cannot even be shown.
-            traceback.print_exception(theirs)
-    _say(f"anarchon: {error}")
-
-
-@contextmanager
-def _opened(scheduler: Scheduler) -> Iterator[Scheduler]:
-    """Closes the connections of one that was never started."""
-    try:
-        yield scheduler
-    finally:
-        scheduler.stop("0s")
-
-
-@contextmanager
-def _sigterm_ends() -> Iterator[None]:
-    """While inside, SIGTERM ends the process as Ctrl-C does: what is going on is interrupted, and cleaned up."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        # None: it was not Python that had set it.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
-
-
-def _log_events(scheduler: Scheduler, level: int) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
-    """Logs the scheduler's events to where its owner has set, else to stderr."""
-    # Does nothing where the target's module has set up logging by itself.
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    events = scheduler._events
-    if events._log is None:
-        events._log = logging.getLogger("anarchon")
-    logger = events._log.logger if isinstance(events._log, logging.LoggerAdapter) else events._log
-    if not logger.isEnabledFor(level):
-        logger.setLevel(level)
-    return events._log
-
-
-def _confirmed(scheduler: Scheduler, name: str) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError(f"There is nobody to ask whether {name!r} shall be forgotten: say --yes.")
-    running = [run.instance_id for run in scheduler.active(name) if run.lease_left > 0]
-    note = "".join(f" It is running on {instance_id} right now." for instance_id in running)
-    _say(f"Remove all that the store keeps of {name!r}, its history included?{note} [y/N] ", end="")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _nearest(scheduler: Scheduler, name: str) -> str:
-    known = [job.name for job in scheduler.jobs()]
-    nearest = [] if name in known else difflib.get_close_matches(name, known, n=1)
-    return "".join(f" Did you mean {job!r}?" for job in nearest)
-
-
-def _screen() -> int | None:
-    """How wide the screen is; None where a pipe or a file reads."""
-    # A standard output that is closed is None.
-    return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
