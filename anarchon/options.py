@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from anarchon.durations import Duration, format_duration, parse_duration
 from anarchon.errors import ConfigurationError, shown
 
-__all__ = ["GivenOptions", "JobOptions", "check_names", "parse_options", "resolve_options"]
+__all__ = ["GivenOptions", "JobOptions", "check_names", "option_names", "parse_options", "resolve_options"]
 
 
 class GivenOptions(TypedDict, total=False):
@@ -66,6 +66,11 @@ class JobOptions:
 
 _LEAST_LEASE_MS = 1_000
 _DEFAULT_JITTER_MS = 500
+
+
+def option_names() -> tuple[str, ...]:
+    """What a job, and a scheduler for its jobs, may be given by name."""
+    return tuple(_PARSERS)
 
 
 def check_names(given: Collection[str], known: Collection[str], what: str) -> None:

@@ -22,7 +22,8 @@ FLOORS = [
     ["runners/"],
     ["timers.py"],
     ["process.py", "engine.py", "scheduler.py"],
-    ["__init__.py", "testing.py", "tables.py", "targets.py", "output.py", "demo/", "commands.py", "cli.py", "__main__.py"],
+    ["__init__.py", "testing.py", "tables.py", "targets.py", "output.py", "demo/", "web/", "commands.py"],
+    ["contrib/", "cli.py", "__main__.py"],
 ]
 
 ORDER = {entry: (floor, place) for floor, entries in enumerate(FLOORS) for place, entry in enumerate(entries)}

@@ -1,0 +1,1 @@
+"""Jobs over HTTP: what is asked of a scheduler, and what a worker answers."""
