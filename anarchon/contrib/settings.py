@@ -1,7 +1,7 @@
 """A framework's settings in capitals, made into what a ``Scheduler`` takes. Knows no framework.
 
-``LEASE`` is ``Scheduler(lease=...)``, and so on for every option; ``BACKEND`` is a URL, a dotted path to a backend (or to
-a callable that makes one), or the object itself; ``PREFIX`` goes with a Redis URL.
+``LEASE`` is ``Scheduler(lease=...)``, and so on for every option; ``BACKEND`` is a URL, a dotted path to a backend (or
+to a callable that makes one), or the object itself; ``PREFIX`` goes with a Redis URL.
 """
 
 from __future__ import annotations

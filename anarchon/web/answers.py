@@ -1,8 +1,8 @@
 """What is answered over HTTP about a scheduler's jobs: a status and a JSON body each. Knows no framework.
 
 The worker endpoint, Django's views and Flask's blueprint all answer from here, so the shape is one. An answer that is
-wanted is the bare value that ``--json`` prints and ``to_dict()`` gives: a list, a record, or null. One that is not is an
-object: ``error`` (a word that a program can go by), ``message`` (a sentence), and the facts that the error knows.
+wanted is the bare value that ``--json`` prints and ``to_dict()`` gives: a list, a record, or null. One that is not is
+an object: ``error`` (a word that a program can go by), ``message`` (a sentence), and the facts that the error knows.
 """
 
 from __future__ import annotations
