@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from anarchon.backends import ClaimOnlyBackend, LeaseBackend, open_backend
+from anarchon.callables import can_be_called, named, signature_of
 from anarchon.errors import ConfigurationError, shown
 from anarchon.options import option_names
 from anarchon.scheduler import Scheduler
@@ -87,11 +88,18 @@ def _backend(given: Mapping[str, Any]) -> LeaseBackend | ClaimOnlyBackend:
         raise ConfigurationError("PREFIX goes with the URL of a Redis; a backend object has its own.")
     if isinstance(backend, str):
         backend = by_dotted_path(backend, "BACKEND")
-        if not isinstance(backend, (LeaseBackend, ClaimOnlyBackend)) and callable(backend):
-            backend = backend()
+    if not isinstance(backend, (LeaseBackend, ClaimOnlyBackend)) and callable(backend):
+        backend = _made(backend)
     if not isinstance(backend, (LeaseBackend, ClaimOnlyBackend)):
         raise ConfigurationError(
             "BACKEND must be a URL, or a backend object or a callable that makes one, or the dotted path of either;"
             f" not {type(backend).__name__}."
         )
     return backend
+
+
+def _made(maker: Callable[..., Any]) -> Any:
+    signature = signature_of(maker)
+    if signature is not None and not can_be_called(signature):
+        raise ConfigurationError(f"BACKEND must be made by a call without arguments; {named(maker)} takes {signature}.")
+    return maker()
