@@ -304,13 +304,19 @@ class PostgresServer:
         return self._runnable(Path(on_path).resolve().parent)
 
     def _runnable(self, programs: Path) -> Path:
-        """The directory itself, or a copy: ``nobody`` may not enter, for instance, a home directory of root."""
+        """The directory itself, or one in a copy: ``nobody`` may not enter, for instance, what root has at home."""
         command = [programs / "postgres", "--version"]
         try:
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True, **self._as)
         except PermissionError:
-            copy = shutil.copytree(programs.parent, self.directory / "programs", symlinks=True)
-            return copy / "bin"
+            # A wheel's programs find their libraries beside the package.
+            install, package = programs.parent, programs.parents[1]
+            copy = self.directory / package.name / install.name
+            shutil.copytree(install, copy, symlinks=True)
+            libraries = package.with_name(f"{package.name}.libs")
+            if libraries.is_dir():
+                shutil.copytree(libraries, self.directory / libraries.name, symlinks=True)
+            return copy / programs.name
         return programs
 
 
