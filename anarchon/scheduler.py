@@ -278,17 +278,29 @@ class Scheduler:
         job = self._job(name)
         return self._local(job.schedule.next_after(self._store.clock.now_ms(name)))
 
-    def run_now(self, name: str) -> RunRecord:
+    @overload
+    def run_now(self, name: str) -> RunRecord: ...
+    @overload
+    def run_now(self, name: str, *, wait: Duration | None) -> RunRecord | None: ...
+    def run_now(self, name: str, *, wait: Duration | None = None) -> RunRecord | None:
         """Runs a job on this instance, on a library thread, and returns its record when the run has ended.
 
-        Needs no start. Whatever the handler raises is in the record. Ctrl-C sets the run's signal, waits up to ten
-        seconds for it to end, and is raised as it came.
+        Needs no start. Whatever the handler raises is in the record. While this waits, Ctrl-C sets the run's signal,
+        waits up to ten seconds for it to end, and is raised as it came.
+
+        Args:
+            wait: how long to wait for the end of the run, at the most; ``0`` only starts it. None: without limit.
+
+        Returns:
+            The record; None where the run goes on after that time: the history will have its record.
 
         Raises:
+            ConfigurationError: ``wait`` is not a duration.
             JobNotRegistered: not registered on this scheduler.
             RunRefused: another run is in the way and one of them says overlap ``skip``; or this scheduler is stopping.
             BackendError: the store could not be asked.
         """
+        wait_ms = None if wait is None else parse_duration(wait, "wait")
         job = self._job(name)
         with self._lock:
             engine = self._engine
@@ -296,7 +308,7 @@ class Scheduler:
                 engine = self._engine = self._new_engine()
         if engine.stopping:
             raise stopping(name)
-        return engine.run_now(job)
+        return engine.run_now(job, wait_ms)
 
     def history(self, name: str, limit: int = 20) -> list[RunRecord]:
         """The newest records of any job, registered or not, newest first. Needs no start, and never writes.

@@ -43,8 +43,14 @@ class Runner(Protocol):
             window_ms: how long after its slot the run may still begin.
         """
 
-    def run_now(self, job: Job) -> RunRecord:
+    def run_now(self, job: Job, wait_ms: int | None = None) -> RunRecord | None:
         """Runs the job on a thread of this instance and blocks until the result is stored. Its slot is this moment.
+
+        Args:
+            wait_ms: how long to wait for the result, at the most; None: without limit.
+
+        Returns:
+            The record; None where the run goes on after that time.
 
         Raises:
             RunRefused: another run is in the way, or this scheduler is stopping.

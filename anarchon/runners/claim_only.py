@@ -48,7 +48,7 @@ class ClaimOnlyRunner:
         request = new_request(job, slot_ms, trigger, window_ms, parts.instance_id, parts.sources)
         self._first_claims.ask(Claim(job, request))
 
-    def run_now(self, job: Job) -> RunRecord:
+    def run_now(self, job: Job, wait_ms: int | None = None) -> RunRecord | None:
         slot_ms = self._store.clock.now_ms(job.name)
         # Nobody else can know of a manual run, so there is nothing to claim.
         request = new_request(job, slot_ms, "manual", 0, self._parts.instance_id, self._parts.sources)
@@ -58,7 +58,7 @@ class ClaimOnlyRunner:
             raise stopping(job.name) if runs.stopping else runs.refusal(job, instance_id)
         if not self._begin(job, context):
             raise stopping(job.name) if runs.stopping else RunRefused(job.name, instance_id)
-        return run_on_thread(self._parts, context, lambda: self._execute(job, context), unable=lambda: None)
+        return run_on_thread(self._parts, context, lambda: self._execute(job, context), lambda: None, wait_ms)
 
     def recover(self, job: Job, since_ms: int, asked: Callable[[bool], None]) -> None:
         window_ms = job.options.catch_up_ms

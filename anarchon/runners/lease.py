@@ -58,7 +58,7 @@ class LeaseRunner:
     def run(self, job: Job, slot_ms: int, trigger: str, window_ms: int) -> None:
         self._first_claims.ask(Claim(job, self._request(job, slot_ms, trigger, window_ms)))
 
-    def run_now(self, job: Job) -> RunRecord:
+    def run_now(self, job: Job, wait_ms: int | None = None) -> RunRecord | None:
         with self._parts.asks.apart() as may:
             if not may:
                 raise stopping(job.name)
@@ -66,7 +66,7 @@ class LeaseRunner:
             if not self._parts.runs.add(run.context):
                 run.give_back()
                 raise stopping(job.name)
-        return run_on_thread(self._parts, run.context, run.run, unable=run.give_back)
+        return run_on_thread(self._parts, run.context, run.run, run.give_back, wait_ms)
 
     def recover(self, job: Job, since_ms: int, asked: Callable[[bool], None]) -> None:
         self._parts.asks.soon(lambda: self._recover(job, since_ms, asked, tries=0))

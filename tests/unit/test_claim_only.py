@@ -164,6 +164,14 @@ def test_a_manual_run_beside_another_one_is_refused(world: World, two: Two) -> N
     assert first.result().status == "success"
 
 
+def test_a_manual_run_that_is_waited_for_no_longer_goes_on(world: World, two: Two) -> None:
+    two.every()
+    two.lasts_s = 60
+    assert world.run(lambda: two.a.run_now("x", wait="2s")) is None
+    world.pass_time("1m")
+    assert [(record.trigger, record.status) for record in two.a.history("x")] == [("manual", "success")]
+
+
 # -- catch-up, stop
 
 

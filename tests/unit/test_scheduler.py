@@ -631,6 +631,49 @@ def test_run_now_beside_its_own_scheduled_run_is_refused(world: World) -> None:
         a.run_now("x")
 
 
+def test_run_now_waits_no_longer_than_it_is_told_and_the_run_goes_on(world: World) -> None:
+    def handler(ctx: Any) -> None:
+        ctx.signal.wait(5)
+
+    a = world.scheduler().every("x", "1h", handler)
+    asked_ms = world.now_ms
+    assert world.run(lambda: a.run_now("x", wait="2500ms")) is None
+    assert world.now_ms - asked_ms == 2_500
+    assert [run.trigger for run in a.active("x")] == ["manual"]
+    world.pass_time("3s")
+    assert [(record.status, record.duration) for record in a.history("x")] == [("success", 5.0)]
+
+
+def test_run_now_that_waits_returns_the_record_of_a_run_that_ends_in_time(world: World) -> None:
+    a = world.scheduler().every("x", "1h", nothing)
+    asked_ms = world.now_ms
+    assert world.run(lambda: a.run_now("x", wait="10s")) == a.last_run("x") is not None
+    assert world.now_ms == asked_ms
+
+
+def test_run_now_with_no_wait_only_starts_the_run(world: World) -> None:
+    a = world.scheduler().every("x", "10s", long)
+    asked_ms = world.now_ms
+    assert world.run(lambda: a.run_now("x", wait=0)) is None
+    assert world.now_ms == asked_ms
+    with pytest.raises(RunRefused, match="already running on 'a'"):
+        a.run_now("x", wait=0)
+
+
+def test_a_manual_run_that_nobody_waits_for_is_told_to_stop_like_any_other(world: World) -> None:
+    a = world.scheduler().every("x", "1h", lambda ctx: ctx.signal.wait(60) and ctx.raise_if_cancelled())
+    world.run(lambda: a.run_now("x", wait="1s"))
+    assert world.run(lambda: a.stop())
+    assert [(record.trigger, record.status) for record in a.history("x")] == [("manual", "interrupted")]
+
+
+def test_run_now_with_a_wait_that_is_no_duration_runs_nothing(world: World) -> None:
+    a = world.scheduler().every("x", "1h", nothing)
+    with pytest.raises(ConfigurationError, match="wait must be a duration"):
+        a.run_now("x", wait="soon")
+    assert a.history("x") == []
+
+
 def test_run_now_while_the_scheduler_stops_is_refused(world: World) -> None:
     gate = world.clock.event()
     a = world.scheduler().every("x", "10s", lambda: world.clock.wait(gate, None))
