@@ -10,7 +10,7 @@ from anarchon.durations import format_duration, from_ms
 from anarchon.records import ActiveRun, JobInfo, RunRecord
 from anarchon.schedules.preview import Preview
 
-__all__ = ["active_table", "history_table", "jobs_table", "one_line", "preview_table", "record_list", "table"]
+__all__ = ["active_table", "history_table", "jobs_table", "measured", "one_line", "preview_table", "record_list", "table"]
 
 #: However narrow the screen, so much of the last column is shown.
 _LEAST_LAST = 20
@@ -58,7 +58,7 @@ def history_table(records: Iterable[RunRecord], zone: tzinfo, width: int | None 
                 record.trigger,
                 _status(record),
                 _same_day(started, slot),
-                _measured(record.duration),
+                measured(record.duration),
                 record.instance_id,
                 str(record.fence),
                 record.error or "",
@@ -73,7 +73,7 @@ def active_table(runs: Iterable[ActiveRun], zone: tzinfo) -> str:
     rows = []
     for run in runs:
         slot, started = run.slot.astimezone(zone), run.started_at.astimezone(zone)
-        left = _measured(run.lease_left) if run.lease_left > 0 else "over"
+        left = measured(run.lease_left) if run.lease_left > 0 else "over"
         attempt, fence = str(run.attempt), str(run.fence)
         rows.append((_instant(slot), attempt, run.trigger, _same_day(started, slot), left, run.instance_id, fence))
     return table(("SLOT", "ATTEMPT", "TRIGGER", "STARTED", "LEASE LEFT", "INSTANCE", "FENCE"), rows)
@@ -87,7 +87,7 @@ def record_list(record: RunRecord, zone: tzinfo) -> str:
         "attempt": f"{record.attempt} ({record.trigger})",
         "status": _status(record),
         "started": _instant(record.started_at.astimezone(zone)),
-        "duration": _measured(record.duration),
+        "duration": measured(record.duration),
         "instance": record.instance_id,
         "fence": str(record.fence),
     }
@@ -103,6 +103,11 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | N
     if width is not None:
         widths[-1] = max(_LEAST_LAST, width - sum(widths[:-1]) - 2 * len(widths[:-1]))
     return "\n".join("  ".join(_fit(cell, width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+
+
+def measured(seconds: float) -> str:
+    """How long something took, or has left: ``0.120s``, from a minute on ``1h2m3s``."""
+    return f"{seconds:.3f}s" if seconds < 60 else format_duration(round(seconds) * 1000)
 
 
 def one_line(text: str) -> str:
@@ -149,10 +154,6 @@ def _same_day(instant: datetime, slot: datetime) -> str:
 
 def _length(seconds: float | None) -> str:
     return "none" if seconds is None else format_duration(round(seconds * 1000))
-
-
-def _measured(seconds: float) -> str:
-    return f"{seconds:.3f}s" if seconds < 60 else format_duration(round(seconds) * 1000)
 
 
 def _status(record: RunRecord) -> str:
