@@ -10,7 +10,16 @@ from anarchon.durations import format_duration, from_ms
 from anarchon.records import ActiveRun, JobInfo, RunRecord
 from anarchon.schedules.preview import Preview
 
-__all__ = ["active_table", "history_table", "jobs_table", "measured", "one_line", "preview_table", "record_list", "table"]
+__all__ = [
+    "active_table",
+    "history_table",
+    "jobs_table",
+    "measured",
+    "one_line",
+    "preview_table",
+    "record_list",
+    "table",
+]
 
 #: However narrow the screen, so much of the last column is shown.
 _LEAST_LAST = 20
