@@ -39,6 +39,8 @@ class Events:
         elif log is not None and not isinstance(log, (logging.Logger, logging.LoggerAdapter)):
             raise ConfigurationError(f"log must be True, a Logger or None, not {type(log).__name__}.")
         self._log = log
+        #: Entered around every listener call, on its thread: where a framework's part closes what a listener opened.
+        self.around: Callable[[Event], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
         # Replaced, never changed: emit walks it without a lock.
         self._listeners: dict[str, tuple[Listener, ...]] = {}
 
@@ -60,14 +62,11 @@ class Events:
         """Writes the event to the log and tells every listener of its type. Whatever one raises is logged."""
         listeners = self._listeners.get(event.type, ())
         for listener in listeners if self._log is None else (self._write, *listeners):
-            home = os.getpid()
             try:
-                listener(event)
-            except BaseException as error:
-                end_forked_child(home, error)
+                with self.around(event):
+                    _call(listener, event)
+            except BaseException:
                 self._complain(event)
-            else:
-                end_forked_child(home)
 
     def _write(self, event: Event) -> None:
         assert self._log is not None
@@ -83,6 +82,17 @@ class Events:
         # A logger with a filter that raises is beyond help.
         with contextlib.suppress(BaseException):
             (self._log or logging.getLogger("anarchon")).exception("A listener of %r events raised.", event.type)
+
+
+def _call(listener: Listener, event: Event) -> None:
+    home = os.getpid()
+    try:
+        listener(event)
+    except BaseException as error:
+        end_forked_child(home, error)
+        raise
+    # Before anything of the parent's is left, such as its database connections by ``around``.
+    end_forked_child(home)
 
 
 def check_event_type(type: object) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
@@ -84,6 +86,29 @@ def test_a_listener_that_raises_is_logged_and_the_others_are_told(
     assert len(told) == 1
     assert [r.getMessage() for r in caplog.records] == ["A listener of 'start' events raised."]
     assert caplog.records[0].exc_info is not None and caplog.records[0].exc_info[1] is error
+
+
+def test_what_a_framework_wraps_is_entered_around_each_listener_and_left_when_one_raises() -> None:
+    told: list[str] = []
+
+    @contextlib.contextmanager
+    def around(event: Event) -> Iterator[None]:
+        told.append(f"before {event.type}")
+        try:
+            yield
+        finally:
+            told.append("after")
+
+    def broken(event: Event) -> None:
+        told.append("broken")
+        raise ValueError
+
+    events = Events()
+    events.around = around
+    events.on("start", broken)
+    events.on("start", lambda e: told.append("sound"))
+    events.emit(event())
+    assert told == ["before start", "broken", "after", "before start", "sound", "after"]
 
 
 def test_a_log_that_raises_harms_nobody() -> None:
