@@ -1,15 +1,4 @@
-"""What a test of your own jobs needs, so that it never has to wait.
-
-``ManualClock`` is a clock that moves only when it is told to. Hand it to whatever takes a ``clock``: threads that wait
-on it sleep until a test has moved the time past the end of their wait::
-
-    >>> from anarchon.testing import ManualClock
-    >>> clock = ManualClock()
-    >>> before = clock.now_ms()
-    >>> clock.advance("1h30m")
-    >>> clock.now_ms() - before
-    5400000
-"""
+"""A clock that moves only when it is told to."""
 
 from __future__ import annotations
 
