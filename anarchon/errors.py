@@ -50,16 +50,18 @@ class RunRefused(AnarchonError):
     Attributes:
         job: the job's name.
         holder: the instance id of whoever is running it, or None where that is not known.
+        stopping: True where nothing is in the way, but this scheduler stops or is not started: another may run it.
     """
 
-    def __init__(self, job: str, holder: str | None = None, why: str | None = None) -> None:
+    def __init__(self, job: str, holder: str | None = None, why: str | None = None, stopping: bool = False) -> None:
         self.job = job
         self.holder = holder
+        self.stopping = stopping
         where = "" if holder is None else f" on {holder!r}"
         super().__init__(why or f"Job {job!r} is already running{where}, and its overlap rule is 'skip'.")
 
-    def __reduce__(self) -> tuple[type[RunRefused], tuple[str, str | None, str]]:
-        return type(self), (self.job, self.holder, str(self))
+    def __reduce__(self) -> tuple[type[RunRefused], tuple[str, str | None, str, bool]]:
+        return type(self), (self.job, self.holder, str(self), self.stopping)
 
 
 class BackendError(AnarchonError):

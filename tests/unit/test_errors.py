@@ -27,6 +27,7 @@ EXAMPLES = [
     RunRefused("sync", "web-1"),
     RunRefused("sync"),
     RunRefused("sync", "web-1", "Job 'sync' left a handler behind."),
+    RunRefused("sync", why="Job 'sync' was not run: this scheduler is stopping.", stopping=True),
     BackendError("The store at localhost:6379 did not answer."),
     RunInterrupted("lease-lost"),
 ]
