@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -171,6 +173,30 @@ class RunRecord:
             values[name] = iso(values[name])
         return values
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunRecord:
+        """The record that ``to_dict`` gave, after JSON has carried it. Fields that are not known here are passed over.
+
+        Raises:
+            ValueError: that is no record.
+        """
+        with _no_other_error("record"):
+            return cls(
+                job=_text(values["job"]),
+                slot=_instant(values["slot"]),
+                run_id=_text(values["run_id"]),
+                attempt=int(values["attempt"]),
+                trigger=_text(values["trigger"]),
+                status=_text(values["status"]),
+                instance_id=_text(values["instance_id"]),
+                fence=int(values["fence"]),
+                started_at=_instant(values["started_at"]),
+                finished_at=_instant(values["finished_at"]),
+                duration=float(values["duration"]),
+                error=None if values.get("error") is None else _text(values["error"]),
+                lease_lost=values.get("lease_lost") is True,
+            )
+
 
 @dataclass(frozen=True)
 class ActiveRun:
@@ -197,6 +223,22 @@ class ActiveRun:
             values[name] = iso(values[name])
         return values
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ActiveRun:
+        """The run that ``to_dict`` gave; as for ``RunRecord``."""
+        with _no_other_error("unfinished run"):
+            return cls(
+                job=_text(values["job"]),
+                slot=_instant(values["slot"]),
+                run_id=_text(values["run_id"]),
+                attempt=int(values["attempt"]),
+                trigger=_text(values["trigger"]),
+                instance_id=_text(values["instance_id"]),
+                fence=int(values["fence"]),
+                started_at=_instant(values["started_at"]),
+                lease_left=float(values["lease_left"]),
+            )
+
 
 @dataclass(frozen=True)
 class JobInfo:
@@ -222,6 +264,20 @@ class JobInfo:
         values = dict(self.__dict__)
         values["next_run"] = self.next_run.isoformat() if self.next_run else None
         return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> JobInfo:
+        """The job that ``to_dict`` gave; as for ``RunRecord``. ``next_run`` has the zone's offset of that instant."""
+        with _no_other_error("job"):
+            next_run = values["next_run"]
+            return cls(
+                name=_text(values["name"]),
+                kind=_text(values["kind"]),
+                schedule=_text(values["schedule"]),
+                timezone=_text(values["timezone"]),
+                next_run=None if next_run is None else _aware(datetime.fromisoformat(_text(next_run))),
+                options=dict(values["options"]),
+            )
 
 
 @dataclass(frozen=True)
@@ -319,7 +375,27 @@ def iso(instant: datetime) -> str:
     return instant.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+@contextmanager
+def _no_other_error(what: str) -> Iterator[None]:
+    """Says in one way what a value that came from elsewhere is not."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
+        raise ValueError(f"That is no {what}: {type(error).__name__}: {error}") from None
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("expected text")
     return value
+
+
+def _instant(value: object) -> datetime:
+    # Python 3.10 reads an offset, but no Z.
+    return _aware(datetime.fromisoformat(_text(value).replace("Z", "+00:00"))).astimezone(timezone.utc)
+
+
+def _aware(instant: datetime) -> datetime:
+    if instant.tzinfo is None:
+        raise ValueError("expected an offset")
+    return instant

@@ -260,6 +260,63 @@ def test_a_job_shows_its_next_run_with_its_zone_s_offset() -> None:
     assert dataclasses.replace(info, next_run=None).to_dict()["next_run"] is None
 
 
+ACTIVE = ActiveRun("digest", AT_EIGHT, "r", 1, "manual", "web-1", 7, AT_EIGHT + timedelta(seconds=1), 12.5)
+JOB = JobInfo("digest", "cron", "0 10 * * *", "Europe/Athens", AT_EIGHT, {"lease": 30.0, "timeout": None})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [record(), record(error=None, lease_lost=True), ACTIVE, JOB, dataclasses.replace(JOB, next_run=None)],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_was_carried_as_json_is_read_back_as_it_was(value: RunRecord | ActiveRun | JobInfo) -> None:
+    carried = json.loads(json.dumps(value.to_dict()))
+    assert type(value).from_dict(carried) == value
+    # A newer version may tell more.
+    assert type(value).from_dict({**carried, "mood": "good"}) == value
+
+
+def test_a_next_run_is_read_back_with_its_offset() -> None:
+    next_run = AT_EIGHT.astimezone(pytz.timezone("Europe/Athens"))
+    read = JobInfo.from_dict(dataclasses.replace(JOB, next_run=next_run).to_dict()).next_run
+    assert read is not None
+    assert (read, read.utcoffset()) == (next_run, timedelta(hours=2))
+
+
+@pytest.mark.parametrize("kind", [RunRecord, ActiveRun, JobInfo])
+@pytest.mark.parametrize("wrong", [None, [], {}, "surely not", 7, [{}]], ids=str)
+def test_what_is_none_of_them_is_refused_with_one_kind_of_error(kind: Any, wrong: Any) -> None:
+    with pytest.raises(ValueError, match="That is no"):
+        kind.from_dict(wrong)
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "wrong"),
+    [
+        (record(), "job", 1),
+        (record(), "slot", "soon"),
+        (record(), "finished_at", None),
+        (record(), "attempt", "one"),
+        (record(), "duration", {}),
+        (record(), "error", 5),
+        (ACTIVE, "started_at", 10**400),
+        (ACTIVE, "lease_left", None),
+        (ACTIVE, "instance_id", []),
+        (JOB, "name", None),
+        (JOB, "options", 3),
+        (JOB, "next_run", "tomorrow"),
+    ],
+)
+def test_a_wrong_field_is_refused_with_one_kind_of_error(value: Any, name: str, wrong: object) -> None:
+    with pytest.raises(ValueError, match="That is no"):
+        type(value).from_dict({**value.to_dict(), name: wrong})
+
+
+def test_an_instant_without_an_offset_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected an offset"):
+        RunRecord.from_dict({**record().to_dict(), "slot": "2026-03-01T08:00:00.000"})
+
+
 def test_to_dict_gives_a_copy() -> None:
     kept = record()
     kept.to_dict()["job"] = "other"
