@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anarchon.errors import AnarchonError, BackendError, ConfigurationError, JobNotRegistered, RunRefused, shown
@@ -70,12 +70,23 @@ def active(scheduler: Scheduler, name: str) -> Answer:
     return _answered(lambda: [run.to_dict() for run in scheduler.active(name)])
 
 
-def run(scheduler: Scheduler, name: str) -> Answer:
+def run(scheduler: Scheduler, name: str, wait: Any = None, started_only: bool = False) -> Answer:
     """``POST jobs/NAME/run``: runs a job that is registered here, now, and gives its record when the run has ended.
 
-    A run that failed is an answer like any other: its record says so.
+    A run that failed is an answer like any other: its record says so. One that goes on is 202, and null.
+
+    Args:
+        wait: how long to wait for the end, at the most: a duration, as it came. None: without limit.
+        started_only: whether a scheduler that is not started runs nothing.
     """
-    return _answered(lambda: scheduler.run_now(name).to_dict())
+    ask = scheduler._run_while_started if started_only else scheduler.run_now
+
+    def ended() -> dict[str, Any] | None:
+        record = ask(name, wait=wait)
+        return None if record is None else record.to_dict()
+
+    answer = _answered(ended)
+    return replace(answer, status=202) if answer.status == 200 and answer.body is None else answer
 
 
 def _answered(ask: Callable[[], Any]) -> Answer:
@@ -84,6 +95,8 @@ def _answered(ask: Callable[[], Any]) -> Answer:
     except JobNotRegistered as error:
         return refusal(404, "job-not-registered", str(error), job=error.job, nearest=error.nearest)
     except RunRefused as error:
+        if error.stopping:
+            return refusal(503, "stopping", str(error), {"Retry-After": "5"}, job=error.job)
         return refusal(409, "run-refused", str(error), job=error.job, holder=error.holder)
     except ConfigurationError as error:
         return refusal(400, "bad-request", str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from typing import Any
 
 import pytest
@@ -99,6 +100,31 @@ def test_a_run_that_meets_another_is_refused_with_the_holder() -> None:
     scheduler.every("sync", "10s", lambda: seen.append(answers.run(scheduler, "sync")))
     answers.run(scheduler, "sync")
     assert (seen[0].status, seen[0].body["error"], seen[0].body["holder"]) == (409, "run-refused", "here")
+
+
+def test_a_scheduler_that_is_not_started_runs_nothing_where_that_is_asked() -> None:
+    scheduler = make()
+    answer = answers.run(scheduler, "sync", started_only=True)
+    assert (answer.status, answer.body["error"], answer.body["job"]) == (503, "stopping", "sync")
+    assert answer.headers == {"Retry-After": "5"}
+    with scheduler:
+        assert answers.run(scheduler, "sync", started_only=True).status == 200
+
+
+def test_a_run_that_goes_on_is_accepted_and_has_no_record_yet() -> None:
+    over = threading.Event()
+    scheduler = Scheduler(MemoryBackend()).every("long", "1d", lambda: over.wait(60))
+    assert answers.run(scheduler, "long", wait="0s") == Answer(202, None)
+    over.set()
+    assert scheduler.stop("60s")
+    assert answers.last(scheduler, "long").body["status"] == "success"
+
+
+@pytest.mark.parametrize("wait", ["soon", -1, True, [], {"s": 1}])
+def test_a_wait_that_is_no_duration_is_refused(wait: object) -> None:
+    answer = answers.run(make(), "sync", wait=wait)
+    assert (answer.status, answer.body["error"]) == (400, "bad-request")
+    assert "wait must" in answer.body["message"]
 
 
 @pytest.mark.parametrize("ask", [lambda s: answers.runs(s, "sync", None), lambda s: answers.last(s, "sync"),
