@@ -13,6 +13,7 @@ import logging
 import shutil
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +28,20 @@ from anarchon.scheduler import Scheduler
 from anarchon.tables import active_table, history_table, jobs_table, record_list
 from anarchon.targets import UsageError
 
-__all__ = ["Exit", "active", "ending", "forget", "history", "jobs", "run", "say", "sigterm_ends", "worker"]
+__all__ = [
+    "ERRORS",
+    "Exit",
+    "active",
+    "ending",
+    "exit_code",
+    "forget",
+    "history",
+    "jobs",
+    "run",
+    "say",
+    "sigterm_ends",
+    "worker",
+]
 
 
 class Exit(enum.IntEnum):
@@ -54,6 +68,14 @@ _OF_ERROR: dict[type[Exception], Exit] = {
     OutputError: Exit.OUTPUT,
 }
 
+#: What a command may raise that one line tells; ``exit_code`` has the code for each.
+ERRORS = tuple(_OF_ERROR)
+
+
+def exit_code(error: Exception) -> Exit:
+    """The code that a command ends with which one of ``ERRORS`` has ended."""
+    return next(code for kind, code in _OF_ERROR.items() if isinstance(error, kind))
+
 
 def ending(output: Output, command: Callable[[], int]) -> int:
     """Runs one command; returns its exit code, and says in a line what was wrong."""
@@ -61,9 +83,9 @@ def ending(output: Output, command: Callable[[], int]) -> int:
         code = command()
         output.flush()
         return code
-    except tuple(_OF_ERROR) as error:
+    except ERRORS as error:
         _complain(error)
-        return next(code for kind, code in _OF_ERROR.items() if isinstance(error, kind))
+        return exit_code(error)
     except BrokenPipeError:
         # Whoever read has seen enough.
         return 128 + signal.SIGPIPE
@@ -92,23 +114,26 @@ def worker(scheduler: Scheduler, named: str, stop_timeout: Duration = "25s", ver
 
 
 def run(output: Output, scheduler: Scheduler, name: str, as_json: bool = False, verbose: bool = False) -> int:
-    """Runs one job in this process, and prints its record."""
-    _log_events(scheduler, logging.DEBUG if verbose else logging.WARNING)
+    """Runs one job in this process, and prints its record.
+
+    Args:
+        verbose: logs every event, where the log is this command's to set.
+    """
+    if output.owns_process:
+        _log_events(scheduler, logging.DEBUG if verbose else logging.WARNING)
     try:
-        with sigterm_ends():
+        with _opened(scheduler, output.owns_process), sigterm_ends():
             record = scheduler.run_now(name)
     except (KeyboardInterrupt, SystemExit):
         say(f"anarchon: {name} was told to stop, and is recorded as interrupted if it heeded that.")
         raise
-    finally:
-        scheduler.stop("0s")
     _print(output, as_json, record, lambda: record_list(record, scheduler.timezone))
     return _OF_STATUS[record.status]
 
 
 def jobs(output: Output, scheduler: Scheduler, named: str, as_json: bool = False) -> int:
     """Lists what is registered."""
-    with _opened(scheduler):
+    with _opened(scheduler, output.owns_process):
         found = scheduler.jobs()
         _print(output, as_json, found, lambda: jobs_table(found))
         if not found:
@@ -118,7 +143,7 @@ def jobs(output: Output, scheduler: Scheduler, named: str, as_json: bool = False
 
 def history(output: Output, scheduler: Scheduler, name: str, limit: int = 20, as_json: bool = False) -> int:
     """Lists the newest attempts of a job, registered or not."""
-    with _opened(scheduler):
+    with _opened(scheduler, output.owns_process):
         records = scheduler.history(name, limit)
         _print(output, as_json, records, lambda: history_table(records, scheduler.timezone, _screen()))
         if not records:
@@ -128,7 +153,7 @@ def history(output: Output, scheduler: Scheduler, name: str, limit: int = 20, as
 
 def active(output: Output, scheduler: Scheduler, name: str, as_json: bool = False) -> int:
     """Lists the runs of a job that have not finished."""
-    with _opened(scheduler):
+    with _opened(scheduler, output.owns_process):
         runs = scheduler.active(name)
         _print(output, as_json, runs, lambda: active_table(runs, scheduler.timezone))
         if not runs:
@@ -174,17 +199,24 @@ def _complain(error: Exception) -> None:
 
 
 @contextmanager
-def _opened(scheduler: Scheduler) -> Iterator[Scheduler]:
-    """Closes the connections of one that was never started."""
+def _opened(scheduler: Scheduler, ours: bool = True) -> Iterator[Scheduler]:
+    """Closes the connections of one that was never started; not of one that is not ours, for it may be at work."""
     try:
         yield scheduler
     finally:
-        scheduler.stop("0s")
+        if ours:
+            scheduler.stop("0s")
 
 
 @contextmanager
 def sigterm_ends() -> Iterator[None]:
-    """While inside, SIGTERM ends the process as Ctrl-C does: what is going on is interrupted, and cleaned up."""
+    """While inside, SIGTERM ends the process as Ctrl-C does: what is going on is interrupted, and cleaned up.
+
+    On another thread than the main one no signal can be handled, and none is.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)

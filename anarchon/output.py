@@ -25,14 +25,25 @@ class OutputError(Exception):
 
 
 class Output:
-    """Standard output, for as long as one command lasts."""
+    """Standard output, for as long as one command lasts.
 
-    def __init__(self) -> None:
+    Args:
+        stream: where to print in its place, for a command that a program calls.
+
+    Attributes:
+        owns_process: the process is this command's alone. False where a program calls it: then the process's streams,
+            its log, and the scheduler and its connections stay as they are.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.owns_process = stream is None
+        self._own = stream
+        if not self.owns_process:
+            return
         _take_closed_numbers()
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A terminal that cannot show a sign is no reason to show nothing.
             sys.stdout.reconfigure(errors="backslashreplace")
-        self._own: TextIO | None = None
 
     def tell(self, text: str, end: str = "\n") -> None:
         """Prints a part of the answer, at once.
@@ -44,7 +55,9 @@ class Output:
         stream = self._stream()
         if stream is None:
             raise OutputError("The answer could not be printed: standard output is closed.")
-        _written(lambda: print(text, end=end, file=stream, flush=True))
+        # In one piece: the stream may be another program's, which ends by itself each line that is written to it.
+        _written(lambda: stream.write(text + end))
+        _written(stream.flush)
 
     def flush(self) -> None:
         """Sends off what others have printed; errors as for ``tell``, but for one that is closed: then nobody could."""
@@ -56,7 +69,7 @@ class Output:
     def alone(self) -> Iterator[None]:
         """Has standard output to itself inside; a process that has a real one, until its end."""
         stream = self._stream()
-        if stream is None:
+        if stream is None or not self.owns_process:
             yield
         elif _number(stream) != 1:
             # Somebody has put an object of his own in its place, which no child process knows of.
