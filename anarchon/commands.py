@@ -13,10 +13,9 @@ import logging
 import shutil
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any
 
@@ -122,7 +121,7 @@ def run(output: Output, scheduler: Scheduler, name: str, as_json: bool = False, 
     if output.owns_process:
         _log_events(scheduler, logging.DEBUG if verbose else logging.WARNING)
     try:
-        with _opened(scheduler, output.owns_process), sigterm_ends():
+        with _opened(scheduler, output.owns_process), sigterm_ends() if output.owns_process else nullcontext():
             record = scheduler.run_now(name)
     except (KeyboardInterrupt, SystemExit):
         say(f"anarchon: {name} was told to stop, and is recorded as interrupted if it heeded that.")
@@ -161,9 +160,13 @@ def active(output: Output, scheduler: Scheduler, name: str, as_json: bool = Fals
     return Exit.SUCCESS
 
 
-def forget(scheduler: Scheduler, name: str, yes: bool) -> int:
-    """Removes all that the store keeps of a job; asks first, unless ``yes``."""
-    with _opened(scheduler):
+def forget(scheduler: Scheduler, name: str, yes: bool, owns_process: bool = True) -> int:
+    """Removes all that the store keeps of a job; asks first, unless ``yes``.
+
+    Args:
+        owns_process: as of an ``Output``.
+    """
+    with _opened(scheduler, owns_process):
         # One that is registered is refused below, and need not be asked about.
         known = name in [job.name for job in scheduler.jobs()]
         if not known and not yes and not _confirmed(scheduler, name):
@@ -199,7 +202,7 @@ def _complain(error: Exception) -> None:
 
 
 @contextmanager
-def _opened(scheduler: Scheduler, ours: bool = True) -> Iterator[Scheduler]:
+def _opened(scheduler: Scheduler, ours: bool) -> Iterator[Scheduler]:
     """Closes the connections of one that was never started; not of one that is not ours, for it may be at work."""
     try:
         yield scheduler
@@ -210,13 +213,7 @@ def _opened(scheduler: Scheduler, ours: bool = True) -> Iterator[Scheduler]:
 
 @contextmanager
 def sigterm_ends() -> Iterator[None]:
-    """While inside, SIGTERM ends the process as Ctrl-C does: what is going on is interrupted, and cleaned up.
-
-    On another thread than the main one no signal can be handled, and none is.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """While inside, SIGTERM ends the process as Ctrl-C does: what is going on is interrupted, and cleaned up."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
