@@ -87,6 +87,12 @@ def _backend(given: Mapping[str, Any]) -> LeaseBackend | ClaimOnlyBackend:
     if given.get("PREFIX") is not None:
         raise ConfigurationError("PREFIX goes with the URL of a Redis; a backend object has its own.")
     if isinstance(backend, str):
+        if not all(part.isidentifier() for part in backend.split(".")):
+            # Not what it is: a URL with a slip of the pen may hold a password.
+            raise ConfigurationError(
+                "BACKEND must be a dotted path such as 'package.module.name', or a URL such as"
+                " 'redis://localhost:6379/0'."
+            )
         backend = by_dotted_path(backend, "BACKEND")
     if not isinstance(backend, (LeaseBackend, ClaimOnlyBackend)) and callable(backend):
         backend = _made(backend)

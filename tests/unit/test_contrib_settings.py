@@ -106,6 +106,7 @@ def test_around_run_may_be_a_callable() -> None:
         ({"BACKEND": 7}, "BACKEND must be .* not int"),
         ({"BACKEND": "amqp://guest:secret@host"}, "Unknown scheme 'amqp'"),
         ({"BACKEND": "just words"}, "BACKEND must be a dotted path"),
+        ({"BACKEND": "redis:/:secret@host/0"}, "BACKEND must be a dotted path"),
         ({"BACKEND": "nowhere"}, "BACKEND must be a dotted path"),
         ({"BACKEND": "..up.store"}, "BACKEND must be a dotted path"),
         ({"BACKEND": "no_such_package.store"}, "BACKEND: there is no module 'no_such_package'"),
