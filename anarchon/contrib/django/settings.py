@@ -66,7 +66,7 @@ def read(given: object) -> tuple[Scheduler | None, list[Error]]:
     try:
         backend = make_scheduler({name: given.get(name) for name in ("BACKEND", "PREFIX")}).backend
     except ConfigurationError as error:
-        errors.append(Error(f"ANARCHON: {error}", id="anarchon.E003"))
+        errors.append(_wrong("BACKEND", error, "anarchon.E003"))
     given = {"TIMEZONE": settings.TIME_ZONE, **given}
     errors += _wrong_values(given)
     if errors or backend is None:
@@ -92,13 +92,13 @@ def _wrong_values(given: Mapping[str, Any]) -> Iterator[Error]:
             _check(name, given[name])
         except ConfigurationError as error:
             tied = tied and name.lower() not in options
-            hint = "It is settings.TIME_ZONE, where ANARCHON has none." if name == "TIMEZONE" else None
-            yield Error(f"ANARCHON[{name!r}]: {error}", hint=hint, id="anarchon.E004")
+            hint = "Where ANARCHON has none, it is settings.TIME_ZONE." if name == "TIMEZONE" else None
+            yield _wrong(name, error, "anarchon.E004", hint)
     if tied:
         try:
             resolve_options(parse_options(options), {})
         except ConfigurationError as error:
-            yield Error(f"ANARCHON: {error}", id="anarchon.E005")
+            yield Error(str(error), obj="ANARCHON", id="anarchon.E005")
 
 
 def _check(name: str, value: Any) -> None:
@@ -130,23 +130,16 @@ def _callable(name: str, value: Any, argument: str) -> Any:
 
 
 def _no_mapping(given: object) -> Error:
-    if given is None:
-        return Error(
-            "The setting ANARCHON is missing.",
-            hint=f"Give the store, such as ANARCHON = {_EXAMPLE}",
-            id="anarchon.E001",
-        )
     # Not what it is: that may be a URL with a password.
-    return Error(
-        f"The setting ANARCHON must be a dictionary, not {type(given).__name__}.",
-        hint=f"Such as ANARCHON = {_EXAMPLE}",
-        id="anarchon.E001",
-    )
+    message = "is missing." if given is None else f"must be a dictionary, not {type(given).__name__}."
+    hint = f"Give the store, such as ANARCHON = {_EXAMPLE}"
+    return Error(f"The setting ANARCHON {message}", hint=hint, obj="ANARCHON", id="anarchon.E001")
 
 
 def _unknown(name: object, nearest: str | None) -> Error:
-    return Error(
-        f"ANARCHON[{shown(name)}] is read by nobody.",
-        hint=f"Did you mean {nearest!r}?" if nearest else f"Known are {', '.join(sorted(SETTINGS))}.",
-        id="anarchon.E002",
-    )
+    hint = f"Did you mean {nearest!r}?" if nearest else f"Known are {', '.join(sorted(SETTINGS))}."
+    return Error("Nobody reads this setting.", hint=hint, obj=f"ANARCHON[{shown(name)}]", id="anarchon.E002")
+
+
+def _wrong(name: str, error: ConfigurationError, id: str, hint: str | None = None) -> Error:
+    return Error(str(error), hint=hint, obj=f"ANARCHON[{name!r}]", id=id)

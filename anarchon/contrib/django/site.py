@@ -111,7 +111,7 @@ def _made() -> Scheduler:
 
 
 def _sentence(error: Error) -> str:
-    return f"{error.msg} {error.hint}" if error.hint else str(error.msg)
+    return f"{error.obj}: {error.msg}" + (f" {error.hint}" if error.hint else "")
 
 
 def _autostart() -> None:
