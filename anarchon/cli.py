@@ -20,6 +20,7 @@ from anarchon.schedules import cron
 from anarchon.schedules.preview import preview
 from anarchon.tables import preview_table
 from anarchon.targets import UsageError, load_scheduler, open_target
+from anarchon.web.addresses import parse_address
 
 __all__ = ["Exit", "main"]
 
@@ -53,7 +54,9 @@ def _read(arguments: Sequence[str] | None, output: Output) -> argparse.Namespace
 
 
 def worker(given: argparse.Namespace) -> int:
-    return commands.worker(load_scheduler(given.target), given.target, given.stop_timeout, given.verbose)
+    return commands.worker(
+        load_scheduler(given.target), given.target, given.stop_timeout, given.verbose, given.http, given.token_file
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -126,6 +129,17 @@ def _parser() -> argparse.ArgumentParser:
         "--stop-timeout", type=_duration, default="25s", metavar="25s", help="how long a stop waits for the runs"
     )
     command.add_argument("--verbose", action="store_true", help="log every skipped slot, too")
+    command.add_argument(
+        "--http",
+        type=_address,
+        metavar="HOST:PORT",
+        help="answer questions and manual runs over HTTP; :PORT: this host's",
+    )
+    command.add_argument(
+        "--token-file", metavar="PATH", help="the token for that (default: ANARCHON_TOKEN of the environment)"
+    )
+    # Else argparse would take it for the beginning of --token-file, and the token for a file that it then names.
+    command.add_argument("--token", type=_no_token, help=argparse.SUPPRESS)
 
     command = add(run, "run", "run a job now, in this process, and say how it ended")
     add_target(command)
@@ -169,6 +183,20 @@ def _duration(text: str) -> str:
     except ConfigurationError:
         raise argparse.ArgumentTypeError(f"expected a duration such as 500ms, 25s or 1m30s, not {text!r}") from None
     return text
+
+
+def _address(text: str) -> str:
+    try:
+        parse_address(text)
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _no_token(text: str) -> str:
+    raise argparse.ArgumentTypeError(
+        "every user of this host can read a command line: put the token into a file for --token-file, or ANARCHON_TOKEN"
+    )
 
 
 def _count(text: str) -> int:

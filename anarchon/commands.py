@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anarchon.durations import Duration
 from anarchon.errors import BackendError, ConfigurationError, JobNotRegistered, RunRefused
@@ -26,6 +26,10 @@ from anarchon.records import RunRecord
 from anarchon.scheduler import Scheduler
 from anarchon.tables import active_table, history_table, jobs_table, record_list
 from anarchon.targets import UsageError
+from anarchon.web.tokens import find_token
+
+if TYPE_CHECKING:
+    from anarchon.web.server import WorkerServer
 
 __all__ = [
     "ERRORS",
@@ -94,20 +98,38 @@ def ending(output: Output, command: Callable[[], int]) -> int:
         output.let_go()
 
 
-def worker(scheduler: Scheduler, named: str, stop_timeout: Duration = "25s", verbose: bool = False) -> int:
+def worker(
+    scheduler: Scheduler,
+    named: str,
+    stop_timeout: Duration = "25s",
+    verbose: bool = False,
+    http: str | None = None,
+    token_file: str | None = None,
+) -> int:
     """Runs the jobs until SIGTERM or SIGINT.
 
     Args:
         named: what the scheduler is called where it was found.
         verbose: logs every skipped slot, too.
+        http: ``HOST:PORT`` at which questions and manual runs are answered meanwhile. None: nowhere.
+        token_file: where the token for that stands. None: in ``ANARCHON_TOKEN`` of the environment, if anywhere.
     """
     jobs = scheduler.jobs()
     if not jobs:
         raise UsageError(f"{named} has no jobs, and a worker without jobs has nothing to do.")
     log = _log_events(scheduler, logging.DEBUG if verbose else logging.INFO)
     count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
-    log.info("%s runs %s of %s until SIGTERM or SIGINT.", scheduler.instance_id, count, named)
-    ended = scheduler.run_forever(stop_timeout)
+    server = _http_server(scheduler, http, token_file, log)
+    ended = False
+    try:
+        log.info("%s runs %s of %s until SIGTERM or SIGINT.", scheduler.instance_id, count, named)
+        ended = scheduler.run_forever(stop_timeout)
+    finally:
+        if server is not None:
+            # Whoever waits for a run that has not ended by now cannot be answered.
+            server.close(drain="5s" if ended else "500ms")
+            # A question that came after the stop has opened a connection again.
+            scheduler.stop("0s")
     log.info("Stopped: %s.", "every run has ended" if ended else "not every run ended in time")
     return Exit.SUCCESS if ended else Exit.FAILED
 
@@ -237,6 +259,31 @@ def _log_events(scheduler: Scheduler, level: int) -> logging.Logger | logging.Lo
     if not logger.isEnabledFor(level):
         logger.setLevel(level)
     return events._log
+
+
+def _http_server(
+    scheduler: Scheduler,
+    http: str | None,
+    token_file: str | None,
+    log: logging.Logger | logging.LoggerAdapter[logging.Logger],
+) -> WorkerServer | None:
+    """What answers at ``http``, started; None where that is none."""
+    if http is None:
+        if token_file is not None:
+            raise UsageError("--token-file is for those who ask over HTTP: it goes with --http.")
+        return None
+    try:
+        from anarchon.web.server import WorkerServer
+    except ModuleNotFoundError as error:
+        if error.name not in ("waitress", "werkzeug"):
+            raise
+        raise UsageError("--http needs waitress and Werkzeug: pip install 'anarchon[web]'.") from None
+    token = find_token(token_file)
+    server = WorkerServer(scheduler, http, token)
+    server.start()
+    whom = "whoever has the token" if token else "this host's questions, and runs nothing for want of a token,"
+    log.info("Answers %s at %s.", whom, server.url)
+    return server
 
 
 def _confirmed(scheduler: Scheduler, name: str) -> bool:
