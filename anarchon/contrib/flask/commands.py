@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from typing import NoReturn
 
 import click
@@ -41,10 +41,12 @@ _json = click.option("--json", "as_json", is_flag=True, help="One JSON document 
 @group.command()
 @click.option("--stop-timeout", callback=_duration, metavar="25s", help="How long a stop waits for the runs.")
 @click.option("--verbose", is_flag=True, help="Log every skipped slot, too.")
-def worker(stop_timeout: str | None, verbose: bool) -> None:
+@click.option("--http", metavar="HOST:PORT", help="Answer questions and manual runs there.")
+@click.option("--token-file", metavar="PATH", help="The token for that; else ANARCHON_TOKEN of the environment.")
+def worker(stop_timeout: str | None, verbose: bool, http: str | None, token_file: str | None) -> None:
     """Run the jobs until SIGTERM or SIGINT."""
     waits = stop_timeout or current_app.extensions["anarchon.settings"].stop_timeout
-    _end(lambda output: commands.worker(_scheduler(), _app(), waits, verbose))
+    _end(lambda output: commands.worker(_scheduler(), _app(), waits, verbose, http, token_file))
 
 
 @group.command()
@@ -85,16 +87,22 @@ def active(name: str, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def forget(name: str, yes: bool) -> None:
     """Remove all that the store keeps of a job that is gone from the code."""
-    _end(lambda output: commands.forget(_scheduler(), name, yes))
+    _end(lambda output: commands.forget(_scheduler(), name, yes, output.owns_process))
 
 
 def _end(command: Callable[[Output], int], alone: bool = False) -> NoReturn:
-    """Runs one command, and ends the process with its exit code."""
-    # In a test the process is not this command's: click's runner has put streams of its own in place.
-    output = Output(sys.stdout if type(sys.stdout).__module__ == "click.testing" else None)
+    """Runs one command, and ends the process with its exit code; a test, which has called it, has that raised.
+
+    Args:
+        alone: what else is printed meanwhile, such as by a handler, goes to standard error.
+    """
+    # click's runner for tests has put streams of its own in place, and the process is not this command's.
+    tested = type(sys.stdout).__module__ == "click.testing"
+    output = Output(sys.stdout if tested else None)
 
     def ending() -> int:
-        with output.alone() if alone else nullcontext():
+        apart = redirect_stdout(sys.stderr) if tested else output.alone()
+        with apart if alone else nullcontext():
             return command(output)
 
     sys.exit(commands.ending(output, ending))
