@@ -31,7 +31,7 @@ from anarchon.threads import on_library_thread, start_from_signal
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from anarchon.options import GivenOptions
+    from anarchon.options import GivenOptions, JobOptions
 
 __all__ = ["Backend", "Scheduler"]
 
@@ -365,6 +365,8 @@ class Scheduler:
         resolved = resolve_options(self._defaults, parse_options(options, beside), schedule.interval_ms)
         if isinstance(self._backend, LeaseBackend):
             self._backend.bound_calls(resolved.lease_ms // 3)
+        else:
+            self._backend.keep_claims(name, lambda slot_ms: _asked_until_ms(schedule, resolved, slot_ms))
 
         def register(function: Any) -> Any:
             job = Job(name, schedule, function, make_call(function, name), resolved)
@@ -487,6 +489,18 @@ def _open(backend: object) -> LeaseBackend | ClaimOnlyBackend:
     raise ConfigurationError(
         f"backend must be a backend object or a URL such as 'redis://localhost:6379/0', not {type(backend).__name__}."
     )
+
+
+def _asked_until_ms(schedule: Schedule, options: JobOptions, slot_ms: int) -> int:
+    """Until when an instance asks for a slot: while it is not late, or to catch up on it.
+
+    Until the next slot comes due that may be an instance of a later version, whose ``catch_up`` is longer.
+    """
+    asked_ms = slot_ms + max(options.max_late_ms, options.catch_up_ms or 0)
+    try:
+        return max(asked_ms, schedule.next_after(slot_ms))
+    except OverflowError:
+        return asked_ms
 
 
 def _check_instance_id(instance_id: object) -> str | None:

@@ -39,6 +39,9 @@ _OF_HOLDERS = ("heartbeat", "finish", "release", "save_result")
 #: While a store is away each is tried more often, the store's time every minute.
 _SILENT_MS = 120_000
 
+#: How much longer than its slot may begin a grant of a claim-only store is taken. Claims are kept for longer than that.
+_SLOW_GRANT_MS = 10 * 60_000
+
 #: What is over with an answer to the first: a run whose end is stored is not renewed again, and a claim's answer tells
 #: the time.
 _ALSO_OVER = {"finish": "heartbeat", "release": "heartbeat", "save_result": "heartbeat", "claim": "time"}
@@ -159,7 +162,9 @@ class ClaimOnlyStore(_Calls):
     def claim(self, request: ClaimRequest) -> ClaimReply:
         """``won``, or ``done``: somebody else has the slot, and there is no telling whether they have finished it.
 
-        ``late``, by this host's clock: nobody else looks at the time.
+        ``late``, by this host's clock: nobody else looks at the time. Also where a grant comes long after the slot
+        could have begun: this process was paused inside the call, or the call hung, and the store may have dropped the
+        claim of another instance since.
         """
         asked_ms = self.clock.now_ms(request.job)
         if asked_ms - request.slot_ms > request.window_ms:
@@ -167,6 +172,8 @@ class ClaimOnlyStore(_Calls):
         send = lambda: self._backend.claim(request.job, request.slot_ms, request.token)  # noqa: E731
         won = self._once("claim", request.job, send)
         now_ms = self.clock.now_ms(request.job)
+        if won and now_ms - request.slot_ms > request.window_ms + _SLOW_GRANT_MS:
+            return ClaimReply(Outcome.LATE, now_ms)
         if won:
             return ClaimReply(Outcome.WON, now_ms, attempt=1)
         return ClaimReply(Outcome.DONE, now_ms, done=DoneReason.FINISHED)

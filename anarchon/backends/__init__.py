@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from anarchon.records import ActiveRun, ClaimReply, ClaimRequest, RunRecord, Verdict
 
@@ -98,7 +98,10 @@ class ClaimOnlyBackend(ABC):
 
     @abstractmethod
     def claim(self, job: str, slot_ms: int, token: str) -> bool:
-        """True for exactly one caller per (job, slot), for longer than any instance could still ask for that slot."""
+        """True for exactly one caller per (job, slot), for longer than any instance could still ask for that slot.
+
+        The same token is given the same answer, for a call that raised is repeated. See ``keep_claims`` for how long.
+        """
 
     @abstractmethod
     def save_result(self, job: str, record: RunRecord, history_limit: int) -> None:
@@ -110,6 +113,15 @@ class ClaimOnlyBackend(ABC):
 
     def forget(self, job: str) -> None:
         """Removes the job's history."""
+
+    def keep_claims(self, job: str, asked_until_ms: Callable[[int], int]) -> None:
+        """Told at registration of each job how long its claims are needed, for a store that drops them after a time.
+
+        Args:
+            asked_until_ms: takes a slot, and gives the instant, in milliseconds since the epoch, from which on no
+                instance asks for it any more, by its own clock. A grant that takes more than ten minutes beyond that
+                is given up; and as far as the clocks of two instances may differ, a claim must be kept for longer.
+        """
 
     def close(self) -> None:
         """Closes this process's connections; the next call opens new ones. Safe twice."""

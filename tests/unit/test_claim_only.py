@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -297,3 +298,45 @@ def test_a_schedule_that_raises_at_the_start_does_not_hold_back_its_timer(world:
     two.a._engine._runner.recover(replace(job, schedule=Broken()), 0, asked.append)
     assert asked == [True]
     assert [(event.operation, event.job) for event in two.a.heard] == [("recover", "x")]
+
+
+# -- how long claims are needed
+
+
+def ms(text: str) -> int:
+    return to_ms(datetime.fromisoformat(text).replace(tzinfo=timezone.utc))
+
+
+@pytest.mark.parametrize(
+    ("cron", "options", "slot", "until"),
+    [
+        ("* * * * *", {}, "2026-03-01T08:00:00", "2026-03-01T08:01:00"),
+        ("* * * * *", {"max_late": "5m"}, "2026-03-01T08:00:00", "2026-03-01T08:05:00"),
+        ("* * * * *", {"catch_up": "3d"}, "2026-03-01T08:00:00", "2026-03-04T08:00:00"),
+        # Whoever starts before the next slot, with a longer catch_up than ours, asks for this one.
+        ("0 8 * * *", {}, "2026-03-01T08:00:00", "2026-03-02T08:00:00"),
+        ("0 8 1 * *", {"catch_up": "3d"}, "2026-03-01T08:00:00", "2026-04-01T08:00:00"),
+    ],
+)
+def test_a_store_is_told_how_long_each_claim_is_needed(
+    world: World, cron: str, options: dict[str, Any], slot: str, until: str
+) -> None:
+    told = {}
+
+    class Backend(FirstComeBackend):
+        def keep_claims(self, job: str, asked_until_ms: Callable[[int], int]) -> None:
+            told[job] = asked_until_ms
+
+    world.scheduler("a", Backend()).cron("x", cron, print, **options)
+    assert told["x"](ms(slot)) == ms(until)
+
+
+def test_the_last_slot_of_a_schedule_is_needed_for_as_long_as_it_may_be_late(world: World) -> None:
+    told = {}
+
+    class Backend(FirstComeBackend):
+        def keep_claims(self, job: str, asked_until_ms: Callable[[int], int]) -> None:
+            told[job] = asked_until_ms
+
+    world.scheduler("a", Backend()).cron("x", "0 8 1 1 *", print)
+    assert told["x"](ms("9999-01-01T08:00:00")) == ms("9999-01-01T08:01:00")

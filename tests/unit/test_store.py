@@ -292,6 +292,17 @@ def test_a_claim_only_store_is_not_asked_for_a_slot_that_is_late(world: World, t
     assert len(backend.script.calls) == 1
 
 
+@pytest.mark.parametrize(("minutes", "outcome"), [(11, Outcome.WON), (11.1, Outcome.LATE)])
+def test_a_grant_that_took_so_long_that_the_claim_of_another_may_be_gone_is_given_up(
+    world: World, told: Told, minutes: float, outcome: Outcome
+) -> None:
+    backend = FirstComeBackend()
+    store = ClaimOnlyStore(backend, world.sources(), told)
+    slot_ms = world.now_ms
+    backend.script.next("claim", lambda: world.clock.advance(minutes * 60))
+    assert store.claim(request(world, slot_ms=slot_ms, window_ms=60_000)).outcome is outcome
+
+
 def test_a_claim_only_store_repeats_its_results_and_tells_outages(world: World, told: Told) -> None:
     backend = FirstComeBackend()
     store = ClaimOnlyStore(backend, world.sources(), told)
