@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
@@ -19,6 +19,9 @@ from anarchon.scheduler import Scheduler
 from anarchon.testing.run_log import Ran
 
 __all__ = ["Fault", "Judgement", "SlotOracle"]
+
+#: The longest pause before a call that failed is made again.
+_LONGEST_PAUSE_MS = 5_000
 
 #: From an instant to another.
 Span = tuple[datetime, datetime]
@@ -71,6 +74,7 @@ class _Expected:
     max_late_ms: int
     jitter_ms: int
     lease_ms: int
+    timeout_ms: int | None
 
 
 class SlotOracle:
@@ -100,7 +104,7 @@ class SlotOracle:
                 slots.append(from_ms(slot_ms))
                 slot_ms = job.schedule.next_after(slot_ms)
             shown = job.options.shown()
-            names = ("overlap", "max_attempts", "max_late", "jitter", "lease")
+            names = ("overlap", "max_attempts", "max_late", "jitter", "lease", "timeout")
             oracle.expect(job.name, slots, **{name: shown[name] for name in names})
         return oracle
 
@@ -114,6 +118,7 @@ class SlotOracle:
         max_late: Duration = "1m",
         jitter: Duration = "500ms",
         lease: Duration = "30s",
+        timeout: Duration | None = None,
     ) -> SlotOracle:
         """Expects a job at these slots; its options are what it was registered with. Returns the oracle."""
         self._expected[job] = _Expected(
@@ -123,6 +128,7 @@ class SlotOracle:
             parse_duration(max_late, "max_late"),
             parse_duration(jitter, "jitter"),
             parse_duration(lease, "lease"),
+            None if timeout is None else parse_duration(timeout, "timeout"),
         )
         return self
 
@@ -134,6 +140,7 @@ class SlotOracle:
         away: Iterable[Span] = (),
         died: Mapping[str, datetime] | None = None,
         paused: Mapping[str, Sequence[Span]] | None = None,
+        cut_off: Mapping[str, Sequence[Span]] | None = None,
     ) -> Judgement:
         """Compares what ran with what was due.
 
@@ -143,7 +150,10 @@ class SlotOracle:
             away: when no instance could have claimed anything: the store was down, or all instances were.
             died: by instance, when its process was killed.
             paused: by instance, when its process stood still, as a stopped one or a suspended machine does.
+            cut_off: by instance, when its calls to the store failed, some or all: what it had run is in the way of
+                others until it could tell the store, or its lease was over.
         """
+        away = list(away)
         by_job: dict[str, list[Ran]] = defaultdict(list)
         for one in ran:
             by_job[one.job].append(one)
@@ -152,7 +162,7 @@ class SlotOracle:
         attempts: Counter[int] = Counter()
         slots = runs = 0
         for job in sorted({*self._expected, *by_job}):
-            expected = self._expected.get(job) or _Expected([], "allow", 1, 0, 0, 0)
+            expected = self._expected.get(job) or _Expected([], "allow", 1, 0, 0, 0, None)
             case = _Case(
                 job=job,
                 expected=expected,
@@ -162,6 +172,7 @@ class SlotOracle:
                 away=_merged(away),
                 died_ms={instance: to_ms(instant) for instance, instant in (died or {}).items()},
                 paused={instance: _merged(spans) for instance, spans in (paused or {}).items()},
+                cut_off={instance: _merged([*spans, *away]) for instance, spans in (cut_off or {}).items()},
             )
             faults.extend(case.faults(explained))
             attempts.update(one.attempt for one in case.ran)
@@ -181,7 +192,8 @@ class _Case:
     records: dict[tuple[datetime, int], RunRecord] | None
     away: list[tuple[int, int]]
     died_ms: dict[str, int]
-    paused: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    paused: dict[str, list[tuple[int, int]]]
+    cut_off: dict[str, list[tuple[int, int]]]
 
     def faults(self, explained: Counter[str]) -> list[Fault]:
         faults = [
@@ -214,10 +226,10 @@ class _Case:
             return "never-begun"
         # Once a newer slot is granted an older one is closed.
         until_ms = min(slot_ms + self.expected.max_late_ms, next_ms)
-        asked_ms = _end_of(self.away, slot_ms)
-        if asked_ms + self.noise_ms >= until_ms:
+        asked_ms = slot_ms + self.expected.jitter_ms + self.noise_ms
+        asked_until_ms = _asked_again(self.away, slot_ms, asked_ms)
+        if asked_until_ms > asked_ms and asked_until_ms >= until_ms:
             return "away"
-        asked_until_ms = asked_ms + self.expected.jitter_ms + self.noise_ms
         return "busy" if any(begin <= asked_until_ms and end >= slot_ms for begin, end in busy) else None
 
     def _not_due(self) -> Iterator[Fault]:
@@ -302,22 +314,26 @@ class _Case:
         return record is not None and record.status == "success" and not record.lease_lost
 
     def _busy(self) -> list[tuple[int, int]]:
-        """When a run stood in the way of the next: until it was over, or the lease of its dead holder was."""
+        """When a run stood in the way of the next: until its end was stored, or the lease of its holder was over."""
         spans = []
         for one in self.ran:
             over_ms = self._over_ms(one)
+            if one.ended_at is not None:
+                over_ms = _asked_again(self.cut_off.get(one.instance_id, self.away), over_ms, over_ms + self.noise_ms)
             if one.ended_at is None or one.told == "lease-lost":
                 over_ms += self.expected.lease_ms
             spans.append((to_ms(one.started_at), over_ms + self.noise_ms))
         return spans
 
     def _over_ms(self, one: Ran) -> int:
-        if one.ended_at is not None:
-            return to_ms(one.ended_at)
-        return self.died_ms.get(one.instance_id, 1 << 62)
+        """When a run was over: with its handler, with its process, or by its timeout, whichever came first."""
+        over_ms = self.died_ms.get(one.instance_id, 1 << 62) if one.ended_at is None else to_ms(one.ended_at)
+        if self.expected.timeout_ms is None:
+            return over_ms
+        return min(over_ms, to_ms(one.started_at) + self.expected.timeout_ms)
 
     def _knew(self, older: Ran, began_ms: int) -> bool:
-        """Whether the older one was told that its lease is lost, or could not be, for its process stood still."""
+        """Whether the older one was told that its run is over, or could not be, for its process stood still."""
         if older.told == "lease-lost":
             return True
         over_ms = self._over_ms(older)
@@ -347,9 +363,12 @@ def _merged(spans: Iterable[Span]) -> list[tuple[int, int]]:
     return merged
 
 
-def _end_of(spans: list[tuple[int, int]], instant_ms: int) -> int:
-    """The end of the span that the instant lies in; the instant itself where it lies in none."""
-    return next((end for begin, end in spans if begin <= instant_ms <= end), instant_ms)
+def _asked_again(spans: list[tuple[int, int]], first_ms: int, last_ms: int) -> int:
+    """When a call that is made between two instants has been answered at the latest: after what it may fall into."""
+    for begin, end in spans:
+        if begin <= last_ms and end >= first_ms:
+            last_ms = max(last_ms, end + _LONGEST_PAUSE_MS)
+    return last_ms
 
 
 def _told(one: Ran) -> str:
