@@ -24,6 +24,7 @@ from anarchon.records import ActiveRun, Event, JobInfo, RunRecord
 from anarchon.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from anarchon.backends.cache import CacheBackend
     from anarchon.backends.redis import RedisBackend
     from anarchon.backends.sqlite import SQLiteBackend
 
@@ -31,6 +32,7 @@ __all__ = [
     "ActiveRun",
     "AnarchonError",
     "BackendError",
+    "CacheBackend",
     "ClaimOnlyBackend",
     "ConfigurationError",
     "Event",
@@ -53,6 +55,10 @@ __version__ = metadata.version("anarchon")
 
 def __getattr__(name: str) -> Any:
     # A backend brings its driver with it, so it is imported by those who use it.
+    if name == "CacheBackend":
+        from anarchon.backends.cache import CacheBackend
+
+        return CacheBackend
     if name == "RedisBackend":
         from anarchon.backends.redis import RedisBackend
 
