@@ -9,7 +9,7 @@ copyright = "2026, The anarchon developers"
 release = version = metadata.version("anarchon")
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "examples/*/.venv"]
 html_theme = "alabaster"
 html_theme_options = {"description": "Scheduled jobs without a leader", "fixed_sidebar": True, "page_width": "1040px"}
 html_static_path: list[str] = []
