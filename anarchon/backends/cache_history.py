@@ -14,6 +14,8 @@ begin at one and pass over those that are taken.
 
 from __future__ import annotations
 
+import contextlib
+
 from anarchon.backends.cache_calls import AtomicCache
 from anarchon.chance import SystemChance
 from anarchon.errors import BackendError
@@ -50,10 +52,9 @@ class CacheHistory:
             number += 1
             if added(self._cache, self._record_key(generation, number), text, _KEPT_S) == text:
                 break
-        least = max(oldest, number - limit + 1)
-        for old in range(oldest, least):
-            self._cache.delete(self._record_key(generation, old))
-        self._cache.set(self._hint_key(generation), f"{least}:{number}", _KEPT_S)
+        # The record is there. What cannot be tidied up any more now, the next save does.
+        with contextlib.suppress(Exception):
+            self._tidy(generation, oldest, number, limit)
 
     def read(self, limit: int) -> list[RunRecord]:
         """At most ``limit`` records, newest first; those that are lost or cannot be read are passed over."""
@@ -89,6 +90,14 @@ class CacheHistory:
         while self._cache.get(self._record_key(generation, number + 1)) is not None:
             number += 1
             self._cache.delete(self._record_key(generation, number))
+
+    def _tidy(self, generation: str, oldest: int, newest: int, limit: int) -> None:
+        least = max(oldest, newest - limit + 1)
+        for old in range(oldest, least):
+            self._cache.delete(self._record_key(generation, old))
+        # A process that was paused since it read the hint must not set it back behind what is gone by now.
+        if self._hint(generation)[1] < newest:
+            self._cache.set(self._hint_key(generation), f"{least}:{newest}", _KEPT_S)
 
     def _hint(self, generation: str) -> tuple[int, int]:
         """The numbers of the oldest and the newest record, as far as they are known."""
