@@ -13,10 +13,12 @@ from django.contrib.admin.utils import quote, unquote
 from django.contrib.auth import get_permission_codename
 from django.core.exceptions import PermissionDenied
 from django.db import connections, transaction
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.decorators import method_decorator
 from django.utils.text import Truncator
+from django.views.decorators.http import require_POST, require_safe
 
 from anarchon.contrib.django.admin_pages import JobPage, job_page, list_page
 from anarchon.contrib.django.models import Job
@@ -89,6 +91,7 @@ class JobAdmin(ModelAdmin):
         except ConfigurationError:
             return None
 
+    @method_decorator(require_safe)
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The jobs of this process. With ``?name=`` it leads to the page of any job."""
         self._check_may_view(request)
@@ -101,6 +104,7 @@ class JobAdmin(ModelAdmin):
         page = list_page(self.get_scheduler(request))
         return self._page(request, "jobs.html", {"title": "Jobs", "page": page, **(extra_context or {})})
 
+    @method_decorator(require_safe)
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -112,10 +116,9 @@ class JobAdmin(ModelAdmin):
         context = {"title": page.name, "page": page, "limit": limit, "limits": LIMITS, **(extra_context or {})}
         return self._page(request, "job.html", context)
 
+    @method_decorator(require_POST)
     def run_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """The button: asks once more, then starts the run in this process."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         if not self.has_run_permission(request):
             raise PermissionDenied
         if "confirmed" not in request.POST:

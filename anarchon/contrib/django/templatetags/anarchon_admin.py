@@ -8,6 +8,7 @@ from django import template
 from django.utils import timezone
 from django.utils.html import format_html
 
+from anarchon.durations import format_duration
 from anarchon.records import RunRecord, iso
 from anarchon.tables import measured
 
@@ -17,8 +18,15 @@ register = template.Library()
 @register.filter
 def instant(value: datetime) -> str:
     """An aware datetime in the site's current time zone; with the zone, for a clock may show one hour twice."""
-    shown = value.astimezone(timezone.get_current_timezone()).strftime("%Y-%m-%d %H:%M:%S %Z")
-    return format_html('<time datetime="{}">{}</time>', iso(value), shown)
+    return _written(value, "%Y-%m-%d %H:%M:%S %Z")
+
+
+@register.filter
+def instant_after(value: datetime, before: datetime) -> str:
+    """An instant beside an earlier one, whose day it need not repeat."""
+    zone = timezone.get_current_timezone()
+    same_day = value.astimezone(zone).date() == before.astimezone(zone).date()
+    return _written(value, "%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S")
 
 
 @register.filter
@@ -29,10 +37,10 @@ def length_of_time(seconds: float) -> str:
 
 @register.filter
 def option(value: object) -> object:
-    """An option's value; lengths of time are seconds among them, and True is none."""
+    """An option's value, as it would be given: of ``JobInfo.options``, lengths of time alone are floats."""
     if value is None:
         return "none"
-    return measured(value) if isinstance(value, float) else value
+    return format_duration(round(value * 1000)) if isinstance(value, float) else value
 
 
 @register.filter
@@ -40,3 +48,8 @@ def status(record: RunRecord) -> str:
     """How an attempt ended: the word says it, the colour repeats it."""
     word = f"{record.status} (lease lost)" if record.lease_lost else record.status
     return format_html('<span class="anarchon-status anarchon-{}">{}</span>', record.status, word)
+
+
+def _written(value: datetime, form: str) -> str:
+    local = value.astimezone(timezone.get_current_timezone())
+    return format_html('<time datetime="{}">{}</time>', iso(value), local.strftime(form))
