@@ -166,10 +166,10 @@ class RemoteWorkers:
             try:
                 _be_patient(connection.sock, self._timeout_s if running else _QUESTION_S)
                 self._send(connection, method, path, body)
-                response = connection.getresponse()
-                raw = response.read(_LONGEST_ANSWER)
-                if response.length:
-                    raise http.client.IncompleteRead(b"", response.length)
+                with connection.getresponse() as response:
+                    raw = response.read(_LONGEST_ANSWER)
+                    if response.length:
+                        raise http.client.IncompleteRead(b"", response.length)
             except (OSError, http.client.HTTPException) as error:
                 raise self._lost("did not answer", error, _MAY_RUN if running else "") from _bare(error)
         finally:
