@@ -23,6 +23,10 @@ _LONGEST_MS = 60_000
 
 _SERVERS = ("gunicorn", "waitress", "werkzeug.serving")
 
+#: Whose calls say nothing of the app. A script's own code may be what serves, and no more of that be seen: uWSGI is
+#: written in C. A thread's first call is under way as long as the thread, and modules are imported at any time.
+_OTHERS = ("__main__", "threading", "importlib")
+
 
 def until_made() -> Callable[[], None]:
     """To be called, on the thread that makes an app, while it does.
@@ -47,20 +51,22 @@ def until_made() -> Callable[[], None]:
 def _codes(frame: FrameType | None) -> list[CodeType]:
     """What called, outwards as far as the server."""
     codes = []
-    while frame is not None and not _serves(frame):
-        codes.append(frame.f_code)
+    while frame is not None and not _is_of(frame, _SERVERS):
+        if not _is_of(frame, _OTHERS):
+            codes.append(frame.f_code)
         frame = frame.f_back
     return codes
 
 
 def _makes(thread: int, under_way: frozenset[CodeType]) -> bool:
     frame = sys._current_frames().get(thread)
-    while frame is not None and not _serves(frame):
+    while frame is not None and not _is_of(frame, _SERVERS):
         if frame.f_code in under_way:
             return True
         frame = frame.f_back
     return False
 
 
-def _serves(frame: FrameType) -> bool:
-    return f"{module_of(frame)}.".startswith(tuple(f"{server}." for server in _SERVERS))
+def _is_of(frame: FrameType, packages: tuple[str, ...]) -> bool:
+    module = module_of(frame)
+    return any(module == package or module.startswith(f"{package}.") for package in packages)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -14,7 +15,13 @@ from anarchon.contrib.flask.loading import until_made
 
 MakeApp = Callable[..., Flask]
 
-Wait = Callable[[], None]
+
+def function(module: str, *lines: str, **names: Any) -> Callable[[], None]:
+    """A function with these lines, of a module of that name."""
+    namespace: dict[str, Any] = {"__name__": module, **names}
+    exec("\n    ".join(("def function():", *lines)), namespace)
+    made: Callable[[], None] = namespace["function"]
+    return made
 
 
 def start(work: Callable[[], object]) -> threading.Thread:
@@ -23,81 +30,103 @@ def start(work: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-class Factory:
-    """A thread that makes an app, and goes on with whatever it is told to."""
+class Making:
+    """A thread on which a factory makes an app, called from another module, which then goes on."""
 
     def __init__(self) -> None:
-        self.waits: list[Wait] = []
+        self.waits: list[Callable[[], None]] = []
         self.registered = threading.Event()
         self.may_return = threading.Event()
         self.may_end = threading.Event()
-        self.thread = start(self.serve)
+        self.threads: list[threading.Thread] = []
 
-    def serve(self) -> None:
-        self.create_app()
-        self.may_end.wait(60)
+    def begin(self, caller: str, goes_on_in: str | None = None) -> threading.Thread:
+        """Returns the thread that waits for the app, when the factory has called ``init_app``.
 
-    def create_app(self) -> None:
-        self.set_up_extensions()
-        self.registered.set()
-        self.may_return.wait(60)
+        Args:
+            caller: the module that calls the factory.
+            goes_on_in: the module that it calls when the factory has returned; None: it goes on itself.
+        """
+        init_app = function("shop.extensions", "waits.append(until_made())", until_made=until_made, waits=self.waits)
+        may_return = partial(self.may_return.wait, 60)
+        create_app = function(
+            "shop", "init_app()", "registered()", "may_return()",
+            init_app=init_app, registered=self.registered.set, may_return=may_return,
+        )  # fmt: skip
+        go_on: Callable[[], object] = partial(self.may_end.wait, 60)
+        if goes_on_in is not None:
+            go_on = function(goes_on_in, "go_on()", go_on=go_on)
+        self.threads.append(start(function(caller, "create_app()", "go_on()", create_app=create_app, go_on=go_on)))
+        assert self.registered.wait(30)
+        self.threads.append(start(self.waits[0]))
+        return self.threads[-1]
 
-    def set_up_extensions(self) -> None:
-        self.waits.append(until_made())
-
-
-@contextmanager
-def factory() -> Iterator[Factory]:
-    made = Factory()
-    assert made.registered.wait(30)
-    try:
-        yield made
-    finally:
-        made.may_return.set()
-        made.may_end.set()
-        made.thread.join(30)
-
-
-def test_app_has_been_made_when_the_thread_has_left_the_code_that_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The thread's own outermost call stands for a server's here.
-    monkeypatch.setattr(loading, "_serves", lambda frame: frame.f_code.co_name == "serve")
-    with factory() as made:
-        waiting = start(made.waits[0])
-        waiting.join(0.2)
-        assert waiting.is_alive()
-        made.may_return.set()
-        waiting.join(30)
-        assert not waiting.is_alive()
-        assert made.thread.is_alive()
+    def end(self) -> None:
+        self.may_return.set()
+        self.may_end.set()
+        for thread in self.threads:
+            thread.join(30)
 
 
-def test_thread_that_has_ended_makes_nothing() -> None:
-    with factory() as made:
-        pass
-    made.waits[0]()
+@pytest.fixture
+def making() -> Iterator[Making]:
+    making = Making()
+    yield making
+    making.end()
 
 
-def test_app_that_is_made_for_ever_is_taken_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def check_waits(thread: threading.Thread) -> None:
+    thread.join(0.2)
+    assert thread.is_alive()
+
+
+def check_waits_no_longer(thread: threading.Thread) -> None:
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("caller", ["gunicorn.util", "waitress.task", "werkzeug.serving", "__main__", "threading"])
+def test_factory_that_a_server_or_a_script_calls_is_waited_for_alone(making: Making, caller: str) -> None:
+    waiting = making.begin(caller)
+    check_waits(waiting)
+    making.may_return.set()
+    check_waits_no_longer(waiting)
+
+
+def test_module_that_calls_the_factory_may_have_more_to_do_for_the_app(making: Making) -> None:
+    waiting = making.begin("wsgi")
+    making.may_return.set()
+    check_waits(waiting)
+    making.may_end.set()
+    check_waits_no_longer(waiting)
+
+
+@pytest.mark.parametrize("server", ["gunicorn.arbiter", "waitress.server", "werkzeug.serving"])
+def test_app_that_is_being_served_has_been_made(making: Making, server: str) -> None:
+    waiting = making.begin("shop.serve", goes_on_in=server)
+    check_waits(waiting)
+    making.may_return.set()
+    check_waits_no_longer(waiting)
+
+
+def test_app_that_is_made_for_ever_is_taken_after_a_while(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "_LONGEST_MS", 100)
-    with factory() as made:
-        made.waits[0]()
-        assert made.thread.is_alive()
+    check_waits_no_longer(making.begin("shop.serve", goes_on_in="some.server"))
 
 
-def test_script_that_serves_its_app_itself_has_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As in `app.run()` at the end of a script, whose module is never left.
-    monkeypatch.setattr(loading, "_serves", lambda frame: frame.f_code.co_name == "create_app")
-    with factory() as made:
-        made.waits[0]()
-        assert not made.may_return.is_set()
+def test_thread_that_is_gone_makes_nothing(making: Making) -> None:
+    waiting = making.begin("shop.wsgi")
+    making.end()
+    check_waits_no_longer(waiting)
+    making.waits[0]()
 
 
 def test_start_waits_for_the_factory_that_calls_init_app(
     make_app: MakeApp, cron: Anarchon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readies: list[Wait] = []
-    monkeypatch.setattr("anarchon.contrib.flask.extension.when_serving", lambda start, ready: readies.append(ready))
-    may_return, registered = threading.Event(), threading.Event()
+    waits: list[Callable[[], None]] = []
+    monkeypatch.setattr("anarchon.contrib.flask.extension.when_serving", lambda start, ready: waits.append(ready))
+    registered, may_return = threading.Event(), threading.Event()
 
     def create_app() -> None:
         cron.init_app(make_app(AUTOSTART=True))
@@ -106,10 +135,8 @@ def test_start_waits_for_the_factory_that_calls_init_app(
 
     making = start(create_app)
     assert registered.wait(30)
-    waiting = start(readies[0])
-    waiting.join(0.2)
-    assert waiting.is_alive()
+    waiting = start(waits[0])
+    check_waits(waiting)
     may_return.set()
-    waiting.join(30)
-    assert not waiting.is_alive()
+    check_waits_no_longer(waiting)
     making.join(30)
