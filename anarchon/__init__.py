@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from anarchon.backends.cache import CacheBackend
     from anarchon.backends.redis import RedisBackend
     from anarchon.backends.sqlite import SQLiteBackend
+    from anarchon.web.remote import RemoteWorkers
 
 __all__ = [
     "ActiveRun",
@@ -41,6 +42,7 @@ __all__ = [
     "LeaseBackend",
     "MemoryBackend",
     "RedisBackend",
+    "RemoteWorkers",
     "RunContext",
     "RunInterrupted",
     "RunRecord",
@@ -67,4 +69,8 @@ def __getattr__(name: str) -> Any:
         from anarchon.backends.sqlite import SQLiteBackend
 
         return SQLiteBackend
+    if name == "RemoteWorkers":
+        from anarchon.web.remote import RemoteWorkers
+
+        return RemoteWorkers
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

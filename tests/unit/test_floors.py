@@ -22,7 +22,7 @@ FLOORS = [
     ["runners/"],
     ["timers.py"],
     ["process.py", "engine.py", "scheduler.py"],
-    ["__init__.py", "testing/", "tables.py", "targets.py", "output.py", "demo/", "web/", "commands.py"],
+    ["web/", "__init__.py", "testing/", "tables.py", "targets.py", "output.py", "demo/", "commands.py"],
     ["contrib/", "cli.py", "__main__.py"],
 ]
 
