@@ -1,0 +1,9 @@
+"""What web servers are given, as ``startproject`` makes it."""
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "site_settings")
+
+application = get_wsgi_application()
