@@ -23,7 +23,7 @@ from django.views.decorators.http import require_POST, require_safe
 from anarchon.contrib.django.admin_pages import JobPage, job_page, list_page
 from anarchon.contrib.django.models import Job
 from anarchon.durations import Duration
-from anarchon.errors import BackendError, ConfigurationError, JobNotRegistered, RunRefused
+from anarchon.errors import BackendError, ConfigurationError, RunRefused
 from anarchon.job import check_job_name
 from anarchon.records import RunRecord
 from anarchon.scheduler import Scheduler
@@ -118,31 +118,32 @@ class JobAdmin(ModelAdmin):
 
     @method_decorator(require_POST)
     def run_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """The button: asks once more, then starts the run in this process."""
+        """The button: asks once more, then starts the run in this process.
+
+        What is confirmed names the newest manual run that was seen. A second click on "yes", or somebody else's, comes
+        after another one: then the question is put again.
+        """
         if not self.has_run_permission(request):
             raise PermissionDenied
-        if "confirmed" not in request.POST:
-            page = self._page_of(request, object_id, limit=1)
-            title = "Run this job now?"
-            return self._page(request, "run_confirmation.html", {"title": title, "page": page})
-        name = unquote(object_id)
-        self._run(request, name)
-        return self._to_page_of(name)
+        page = self._page_of(request, object_id, LIMITS[-1])
+        confirmed = request.POST.get("confirmed")
+        if confirmed != page.newest_manual or page.info is None or page.away:
+            context = {"title": "Run this job now?", "page": page, "again": confirmed is not None}
+            return self._page(request, "run_confirmation.html", context)
+        self._run(request, page.name)
+        return self._to_page_of(page.name)
 
     # -- inside
 
     def _run(self, request: HttpRequest, name: str) -> None:
         """Starts a run, and says what came of it."""
         scheduler = self.get_scheduler(request)
-        if name in [job.name for job in scheduler.jobs()]:
-            # Before the run: should it take this process down, it is known who asked for it.
-            self.log_change(request, Job(name=name), "Asked for a run now.")
+        # Before the run: should it take this process down, it is known who asked for it.
+        self.log_change(request, Job(name=name), "Asked for a run now.")
         try:
             record = scheduler.run_now(name, wait=self.wait)
         except RunRefused as error:
             self.message_user(request, str(error), messages.WARNING)
-        except JobNotRegistered as error:
-            self.message_user(request, str(error), messages.ERROR)
         except BackendError:
             self.message_user(request, f"Job {name!r} was not run: the store could not be asked.", messages.ERROR)
         else:

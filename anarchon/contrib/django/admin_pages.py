@@ -48,7 +48,7 @@ class ListPage:
 
 @dataclass(frozen=True)
 class JobPage:
-    """One job; ``info`` is None where it is not registered in this process. The rest is as in ListPage."""
+    """One job; ``info`` is None where it is not registered in this process. What else is here is as in ListPage."""
 
     name: str
     info: JobInfo | None
@@ -56,6 +56,13 @@ class JobPage:
     active: list[ActiveRun]
     leases: bool
     away: bool
+
+    @property
+    def newest_manual(self) -> str:
+        """The id of the newest manual run that is shown, going on or ended; "none" where there is none."""
+        runs: list[ActiveRun | RunRecord] = [*self.active, *self.records]
+        manual = [run for run in runs if run.trigger == "manual"]
+        return max(manual, key=lambda run: run.fence).run_id if manual else "none"
 
 
 def list_page(scheduler: Scheduler) -> ListPage:

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import html
 import re
+import subprocess
+import sys
+import textwrap
 import threading
+import types
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection, connections
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.test.utils import override_settings
 from django.urls import reverse
 
-from anarchon import ClaimOnlyBackend, Scheduler
+from anarchon import BackendError, ClaimOnlyBackend, Scheduler
 from anarchon.context import RunContext
 from anarchon.records import RunRecord
 
 Make = Callable[..., Scheduler]
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc)
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 LIST = "/admin/anarchon/job/"
 
@@ -95,9 +102,21 @@ def text_of(response: Any) -> str:
     return " ".join(html.unescape(re.sub("<[^>]*>", " ", response.content.decode())).split())
 
 
-def press(client: Client, name: str, **options: Any) -> Any:
+def press(client: Client, name: str) -> Any:
     """Presses the button, and answers "yes"; the page that comes of it."""
-    return client.post(job_url(name, "run"), {"confirmed": "yes"}, follow=True, **options)
+    asked = client.post(job_url(name, "run"))
+    return asked if asked.status_code == 403 else confirm(client, name, seen_on(asked))
+
+
+def confirm(client: Client, name: str, seen: str, site: str = "admin") -> Any:
+    return client.post(job_url(name, "run", site), {"confirmed": seen}, follow=True)
+
+
+def seen_on(asked: Any) -> str:
+    """What the question says of the newest manual run."""
+    found = re.search('name="confirmed" value="([^"]*)"', asked.content.decode())
+    assert found is not None
+    return found[1]
 
 
 def test_the_admins_first_page_leads_to_the_jobs(make: Make, operator: Client) -> None:
@@ -245,14 +264,20 @@ def test_a_run_is_not_offered_while_the_store_is_away(make: Make, store: Any, op
 
 
 def test_a_run_that_the_store_goes_away_from_is_said_not_to_have_been_run(
-    make: Make, store: Any, operator: Client
+    make: Make, store: Any, operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It goes away when it has been asked what runs, and before it is asked for the run."""
     ran: list[object] = []
     make().every("sync", "10s", lambda: ran.append(1))
-    store.away = True
-    assert "Job 'sync' was not run: the store could not be asked." in text_of(press(operator, "sync"))
-    store.away = False
+    monkeypatch.setattr(store, "claim", unable)
+    page = press(operator, "sync")
+    assert "Job 'sync' was not run: the store could not be asked." in text_of(page)
+    assert '<li class="error">' in page.content.decode()
     assert ran == []
+
+
+def unable(request: Any) -> Any:
+    raise BackendError("store.example:6379 does not answer")
 
 
 def test_a_process_without_jobs_says_why_there_is_no_button_and_leads_to_any_history(
@@ -374,7 +399,7 @@ def test_those_who_may_only_look_have_no_button_and_cannot_run(make: Make) -> No
     client = client_of(user("reader", "view_job"))
     assert pages(client) == [200, 200, 200]
     assert "Run now" not in client.get(LIST).content.decode() + client.get(job_url("sync")).content.decode()
-    assert [press(client, "sync").status_code, client.post(job_url("sync", "run")).status_code] == [403, 403]
+    assert [confirm(client, "sync", "none").status_code, press(client, "sync").status_code] == [403, 403]
     assert scheduler.history("sync") == []
 
 
@@ -382,7 +407,7 @@ def test_those_who_may_run_but_not_look_can_do_neither(make: Make) -> None:
     scheduler = make().every("sync", "10s", nothing)
     client = client_of(user("blind", "run_job"))
     assert pages(client) == [403, 403, 403]
-    assert press(client, "sync").status_code == 403
+    assert [confirm(client, "sync", "none").status_code, press(client, "sync").status_code] == [403, 403]
     assert scheduler.history("sync") == []
 
 
@@ -403,7 +428,7 @@ def test_a_superuser_may_look_and_run_but_not_add_change_or_delete(make: Make) -
 def test_a_press_that_comes_from_elsewhere_is_refused(make: Make) -> None:
     scheduler = make().every("sync", "10s", nothing)
     client = client_of(user("operator", "view_job", "run_job"), enforce_csrf_checks=True)
-    assert client.post(job_url("sync", "run"), {"confirmed": "yes"}).status_code == 403
+    assert confirm(client, "sync", "none").status_code == 403
     assert scheduler.history("sync") == []
 
 
@@ -427,10 +452,42 @@ def test_the_question_names_a_run_that_is_in_the_way(make: Make, operator: Clien
     assert "Right now it is running: on web-1" in text and "another run is refused" in text
 
 
+def test_a_second_click_on_yes_runs_nothing_and_is_asked_about(make: Make, operator: Client) -> None:
+    scheduler = make().every("sync", "10s", nothing)
+    seen = seen_on(operator.post(job_url("sync", "run")))
+    confirm(operator, "sync", seen)
+    second = confirm(operator, "sync", seen)
+    assert second.status_code == 200 and "this job has been run by hand" in text_of(second)
+    assert len(scheduler.history("sync")) == 1
+    # A third, after that question, is meant.
+    assert "Job 'sync' was run" in text_of(confirm(operator, "sync", seen_on(second)))
+    assert len(scheduler.history("sync")) == 2
+
+
+def test_a_second_click_finds_a_run_that_goes_on_even_where_runs_may_overlap(
+    make: Make, operator: Client, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from anarchon.contrib.django.admin import JobAdmin
+
+    monkeypatch.setattr(JobAdmin, "wait", 0)
+    scheduler = make().every("sync", "1h", lambda: gate.wait(REAL_SECONDS), overlap="allow")
+    seen = seen_on(operator.post(job_url("sync", "run")))
+    confirm(operator, "sync", seen)
+    assert "this job has been run by hand" in text_of(confirm(operator, "sync", seen))
+    assert len(scheduler.active("sync")) == 1
+
+
+def test_scheduled_runs_meanwhile_do_not_put_the_question_again(make: Make, store: Any, operator: Client) -> None:
+    make().every("sync", "10s", nothing)
+    seen = seen_on(operator.post(job_url("sync", "run")))
+    store.save_result("sync", record())
+    assert "Job 'sync' was run" in text_of(confirm(operator, "sync", seen))
+
+
 def test_nothing_is_run_by_opening_an_address(make: Make, operator: Client) -> None:
     scheduler = make().every("sync", "10s", nothing)
     for ask in (operator.get, operator.head, operator.put, operator.delete):
-        response = ask(job_url("sync", "run"), {"confirmed": "yes"})
+        response = ask(job_url("sync", "run"), {"confirmed": "none"})
         assert (response.status_code, response["Allow"]) == (405, "POST")
     assert scheduler.history("sync") == []
 
@@ -501,7 +558,7 @@ def test_a_job_that_is_not_registered_here_cannot_be_run(make: Make, operator: C
     make().every("sync", "10s", nothing)
     asked = operator.post(job_url("gone", "run"))
     assert "not registered in this process" in text_of(asked) and "Yes, run it now" not in asked.content.decode()
-    assert "No job named 'gone' is registered" in text_of(press(operator, "gone"))
+    assert "not registered in this process" in text_of(confirm(operator, "gone", "none"))
     assert not LogEntry.objects.filter(object_id="gone").exists()
 
 
@@ -551,7 +608,7 @@ def test_another_admin_site_keeps_to_its_own_addresses(make: Make) -> None:
     client = client_of(user("operator", "view_job", "run_job"))
     assert client.get("/back-office/anarchon/job/").status_code == 200
     asked = client.post(job_url("sync", "run", site="back-office"))
-    page = client.post(job_url("sync", "run", site="back-office"), {"confirmed": "yes"}, follow=True)
+    page = confirm(client, "sync", seen_on(asked), site="back-office")
     assert page.redirect_chain == [("/back-office/anarchon/job/sync/change/", 302)]
     bodies = [
         asked,
@@ -575,6 +632,21 @@ def test_no_table_is_made_and_nothing_asks_for_one() -> None:
         call_command("dumpdata", stdout=dumped, use_base_manager=everything)
         assert '"auth.permission"' in dumped.getvalue() and '"anarchon.job"' not in dumped.getvalue()
     call_command("check", fail_level="WARNING", stdout=StringIO(), stderr=StringIO())
+
+
+def test_a_site_without_the_admin_needs_nothing_of_it() -> None:
+    program = """
+from django.conf import settings
+settings.configure(INSTALLED_APPS=["anarchon.contrib.django"], ANARCHON={"BACKEND": "memory://"}, USE_TZ=True)
+import django
+django.setup()
+from django.core.management import call_command
+call_command("check", fail_level="WARNING")
+import sys
+assert not [name for name in sys.modules if name.startswith(("django.contrib.admin", "django.contrib.auth.models"))]
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
 
 
 def test_there_are_two_permissions_and_no_others() -> None:
@@ -622,3 +694,27 @@ def test_pages_keep_to_a_strict_content_policy_and_can_be_read_aloud(
         marks.feed(page.content.decode())
         assert marks.complaints() == []
         assert "INVALID" not in page.content.decode()
+
+
+def test_the_pages_examples_work_as_they_stand(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    from anarchon.contrib.django.models import Job
+
+    billing = make(instance_id="billing-1").every("invoices", "1h", nothing)
+    make().every("sync", "10s", nothing)
+    monkeypatch.setitem(sys.modules, "billing", types.ModuleType("billing"))
+    monkeypatch.setitem(sys.modules, "billing.cron", types.ModuleType("billing.cron"))
+    sys.modules["billing.cron"].scheduler = billing  # type: ignore[attr-defined]
+    names: dict[str, Any] = {"__name__": "example"}
+    for example in examples(DOCS / "django_admin.rst"):
+        exec(example, names)
+    shown = names["back_office"].get_model_admin(Job)
+    request = RequestFactory().get(LIST)
+    request.user = user("operator", "view_job", "run_job")
+    page = shown.changelist_view(request).render()
+    assert "invoices" in text_of(page) and "sync" not in text_of(page)
+
+
+def examples(page: Path) -> list[str]:
+    """Its blocks of Python, the margin taken off."""
+    found = re.findall(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", page.read_text(encoding="utf-8"))
+    return [textwrap.dedent(block) for block in found]
