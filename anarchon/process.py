@@ -2,8 +2,8 @@
 
 - *Signals.* A handler runs between two bytecodes of the main thread, which may hold any lock; setting an Event there
   can wait for ever for a lock that its own thread holds. So a stop from a signal handler is only queued.
-- *Forks.* Threads do not survive a fork, and a lock that another thread held stays locked in the child. The child is
-  given a scheduler that is not started.
+- *Forks* (``forks.py``). Threads do not survive one, and a lock that another thread held stays locked in the child. The
+  child is given a scheduler that is not started.
 - *The end.* Python 3.12 cannot start a thread once it has begun to shut down; nothing here needs one.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import os
 import signal
 import sys
 import threading
@@ -22,6 +21,7 @@ from types import CodeType, FrameType
 from typing import Any, Protocol
 
 from anarchon.clock import SystemClock
+from anarchon.forks import in_child, meet_fork
 from anarchon.threads import start_from_signal
 
 __all__ = ["Guarded", "guard", "in_signal_handler", "on_stop_signals"]
@@ -57,6 +57,7 @@ def _tell_forked() -> None:
 
 
 def _tell_exiting() -> None:
+    meet_fork()
     end_ms = SystemClock().monotonic_ms() + _EXIT_GRACE_MS
     # All begin before any is waited for, so that ten schedulers take no longer than one.
     guarded = list(_guarded)
@@ -66,7 +67,7 @@ def _tell_exiting() -> None:
         scheduler._end_exit(end_ms)
 
 
-os.register_at_fork(after_in_child=_tell_forked)
+in_child(_tell_forked)
 atexit.register(_tell_exiting)
 
 

@@ -18,6 +18,7 @@ from anarchon.engine import Engine
 from anarchon.errors import ConfigurationError, JobNotRegistered, shown
 from anarchon.events import Events, Listener, Log, check_event_type
 from anarchon.executor import AroundRun
+from anarchon.forks import meet_fork
 from anarchon.job import Handler, Job, check_job_name, make_call
 from anarchon.options import parse_options, resolve_options
 from anarchon.process import guard, in_signal_handler, on_stop_signals
@@ -104,6 +105,7 @@ class Scheduler:
     @property
     def instance_id(self) -> str:
         """Who this is, in history and logs."""
+        meet_fork()
         return self._instance_id
 
     @property
@@ -199,6 +201,7 @@ class Scheduler:
         Raises:
             RuntimeError: the process has no thread left to give; nothing was started.
         """
+        meet_fork()
         with self._lock:
             engine = self._engine
             if engine is not None and engine.stopping:
@@ -330,6 +333,7 @@ class Scheduler:
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1_000_000:
             raise ConfigurationError(f"limit must be a whole number from 1 to 1000000, not {shown(limit)}.")
+        meet_fork()
         return self._store.history(check_job_name(name), limit)
 
     def last_run(self, name: str) -> RunRecord | None:
@@ -341,6 +345,7 @@ class Scheduler:
 
         Empty on a claim-only store, which does not know.
         """
+        meet_fork()
         return self._store.active(check_job_name(name))
 
     def forget(self, name: str) -> None:
@@ -352,6 +357,7 @@ class Scheduler:
         """
         if check_job_name(name) in self._jobs:
             raise ConfigurationError(f"Job {name!r} is registered: a job is forgotten when it is gone from the code.")
+        meet_fork()
         self._store.forget(name)
 
     # -- inside
@@ -389,6 +395,7 @@ class Scheduler:
         return listener
 
     def _stop(self, timeout_ms: int | None) -> bool:
+        meet_fork()
         clock = self._sources.clock
         deadline_ms = None if timeout_ms is None else clock.monotonic_ms() + timeout_ms
         with self._lock:
@@ -455,6 +462,7 @@ class Scheduler:
         return f"{socket.gethostname()}-{os.getpid()}-{self._sources.chance.token()[1:9]}"
 
     def _job(self, name: str) -> Job:
+        meet_fork()
         if not isinstance(name, str):
             check_job_name(name)
         job = self._jobs.get(name)

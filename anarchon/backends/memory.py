@@ -7,7 +7,6 @@ child after a fork begins anew.
 from __future__ import annotations
 
 import heapq
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from anarchon.backends import LeaseBackend, claims
 from anarchon.backends.state import REMEMBER_NEWEST, JobState
 from anarchon.clock import Clock, SystemClock
+from anarchon.forks import in_child
 from anarchon.records import ActiveRun, ClaimReply, ClaimRequest, RunRecord, Verdict, decode_record, encode_record
 
 __all__ = ["MemoryBackend"]
@@ -92,7 +92,7 @@ def _begin_anew_after_fork() -> None:
         backend._begin_anew()
 
 
-os.register_at_fork(after_in_child=_begin_anew_after_fork)
+in_child(_begin_anew_after_fork)
 
 
 class _Job(JobState):

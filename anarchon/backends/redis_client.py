@@ -16,7 +16,6 @@ from __future__ import annotations
 # Python imports this when the first name is looked up. A fork in the middle of that would leave the import locked in
 # the child, which then could not look up any.
 import encodings.idna  # noqa: F401
-import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -33,6 +32,7 @@ from anarchon.backends.redis_fork import renewed
 from anarchon.backends.redis_limits import check_bound, place_of, pools_of
 from anarchon.backends.redis_url import read_redis_url
 from anarchon.errors import BackendError, ConfigurationError
+from anarchon.forks import in_child, meet_fork
 from anarchon.records import shorten_error
 
 __all__ = ["ClientSource", "GivenClient", "OwnClient"]
@@ -56,7 +56,7 @@ def _count_fork() -> None:
     _generation += 1
 
 
-os.register_at_fork(after_in_child=_count_fork)
+in_child(_count_fork)
 
 
 class ClientSource(ABC):
@@ -76,6 +76,7 @@ class ClientSource(ABC):
 
     def ask(self, question: Callable[[Any], _T]) -> _T:
         """Calls ``question(client)``: the one door to Redis. Nothing but ``BackendError`` comes out of it."""
+        meet_fork()
         try:
             client = self._clients.get(_generation)
             if client is None:
@@ -147,6 +148,7 @@ class OwnClient(ClientSource):
             self.close()
 
     def close(self) -> None:
+        meet_fork()
         client = self._clients.pop(_generation, None)
         if client is not None:
             _hang_up(client)
@@ -183,6 +185,7 @@ class GivenClient(ClientSource):
         check_bound(self._given, limit_ms)
 
     def close(self) -> None:
+        meet_fork()
         renewed = self._clients.get(_generation)
         if renewed is not None and renewed is not self._given:
             del self._clients[_generation]

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from anarchon.backends.sqlite_connection import Connection, leave_behind
 from anarchon.backends.sqlite_file import identity, is_locked, why
@@ -24,6 +24,7 @@ from anarchon.backends.turns import Turns
 from anarchon.clock import SystemClock
 from anarchon.durations import format_duration
 from anarchon.errors import BackendError
+from anarchon.forks import in_child, meet_fork
 
 __all__ = ["Door"]
 
@@ -52,7 +53,7 @@ class Door:
         _doors.add(self)
 
     def __del__(self) -> None:
-        _meet_fork()
+        meet_fork()
         self._shut()
 
     @contextmanager
@@ -62,7 +63,7 @@ class Door:
         Raises:
             BackendError: it could not be had within the limit, or SQLite refused.
         """
-        _meet_fork()
+        meet_fork()
         turns, limit_ms = self._turns, self.limit_ms
         deadline_ms = _clock.monotonic_ms() + limit_ms
         if not turns.take(limit_ms):
@@ -81,7 +82,7 @@ class Door:
 
     def close(self) -> None:
         """Closes the connection when the call that uses it has ended; gives up after the limit. Safe twice."""
-        _meet_fork()
+        meet_fork()
         turns = self._turns
         if turns.take(self.limit_ms):
             self._shut()
@@ -117,7 +118,6 @@ class Door:
 
 
 _doors: weakref.WeakSet[Door] = weakref.WeakSet()
-_pid = os.getpid()
 _forking = threading.Lock()
 _quieted: list[Turns] = []
 
@@ -138,26 +138,13 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _pid, _forking
+    global _forking
     _forking = threading.Lock()
     _quieted.clear()
     for door in list(_doors):
         door._renew()
     leave_behind()
-    # Last: it tells the other threads of the child that all is ready.
-    _pid = os.getpid()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
-
-_meetings: dict[int, AbstractContextManager[bool]] = {}
-
-
-def _meet_fork() -> None:
-    """Finds out that this is a child. A server that forks in C (uWSGI) does not call what was registered above."""
-    if os.getpid() == _pid:
-        return
-    # One lock a process, made in one step: an inherited one could be held for ever.
-    with _meetings.setdefault(os.getpid(), threading.RLock()):
-        if os.getpid() != _pid:
-            _after_fork_in_child()
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
+in_child(_after_fork_in_child)
