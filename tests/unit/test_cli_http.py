@@ -23,7 +23,7 @@ JOBS = """
     ran = []
     scheduler = Scheduler("memory://", instance_id="here")
 
-    @scheduler.every("sync", "1s", jitter=0)
+    @scheduler.every("sync", "100ms", jitter=0)
     def sync():
         ran.append(1)
         scheduler.stop("0s")

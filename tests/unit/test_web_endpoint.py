@@ -34,7 +34,9 @@ def make(backend: Any = None) -> Scheduler:
 def ask(app: Any, path: str, method: str = "GET", environ: dict[str, Any] | None = None, **more: Any) -> TestResponse:
     """One request, with the token unless other headers are given; whatever is answered is JSON that nobody keeps."""
     request = {"headers": BEARER, **more}
-    response = Client(app).open(path, method=method, environ_overrides={**HERE, **(environ or {})}, **request)
+    response = Client(app, use_cookies=False).open(
+        path, method=method, environ_overrides={**HERE, **(environ or {})}, **request
+    )
     assert response.headers["Content-Type"] == "application/json"
     assert response.headers["Cache-Control"] == "no-store"
     assert response.headers["X-Content-Type-Options"] == "nosniff"
