@@ -323,6 +323,11 @@ class _Case:
             if one.ended_at is None or one.told == "lease-lost":
                 over_ms += self.expected.lease_ms
             spans.append((to_ms(one.started_at), over_ms + self.noise_ms))
+        begun = {(one.slot, one.attempt) for one in self.ran}
+        # Granted to somebody who never heard of it: it was in the way until that was found.
+        for which, record in (self.records or {}).items():
+            if which not in begun:
+                spans.append((to_ms(record.slot), to_ms(record.finished_at) + self.noise_ms))
         return spans
 
     def _over_ms(self, one: Ran) -> int:

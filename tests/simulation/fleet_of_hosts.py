@@ -13,6 +13,7 @@ from network import Line, Server, Weather
 
 from anarchon import AnarchonError, Event, RunContext, RunRefused, Scheduler
 from anarchon.durations import from_ms
+from anarchon.records import RunRecord
 from anarchon.sources import Sources
 from anarchon.testing import Ran
 
@@ -210,6 +211,11 @@ class Fleet:
     def at(self, later_ms: int = 0) -> datetime:
         """The true time, which is the store's."""
         return from_ms(EPOCH_MS + self.kernel.now_ms + later_ms)
+
+    def histories(self) -> dict[str, list[RunRecord]]:
+        """What the store keeps, by job."""
+        names = [*(plan.name for plan in self.jobs), "deployed"]
+        return {name: self.server.store.history(name, 1_000_000) for name in names}
 
     def log(self) -> list[Ran]:
         return [call.ran() for call in self.ran]

@@ -15,6 +15,7 @@ from kernel import EPOCH_MS, Killed
 from network import Weather
 
 from anarchon.durations import from_ms, to_ms
+from anarchon.records import RunRecord
 from anarchon.schedules import Schedule, cron, every
 from anarchon.testing import Fault, Ran, SlotOracle
 
@@ -74,7 +75,8 @@ class _Storm:
     def __init__(self, fleet: Fleet, until_ms: int) -> None:
         self.fleet = fleet
         self.until_ms = until_ms
-        self.lost_everything: list[datetime] = []
+        #: When the store lost everything, and the histories that it had until then.
+        self.lost_everything: list[tuple[datetime, dict[str, list[RunRecord]]]] = []
         self.upgrades: list[datetime] = []
         self._draw = fleet.kernel.random
         #: What is over at an instant: a function to call.
@@ -168,8 +170,8 @@ class _Storm:
             self._after(self._draw.randint(100, 9_000), self.fleet.server_returns)
 
     def _lose_everything(self) -> None:
+        self.lost_everything.append((self.fleet.at(), self.fleet.histories()))
         self.fleet.server.lose_everything()
-        self.lost_everything.append(self.fleet.at())
         self.fleet.reached["fault: store restarted empty"] += 1
 
     def _step_clock(self) -> None:
@@ -199,21 +201,19 @@ def _judged(seed: int, fleet: Fleet, storm: _Storm) -> Outcome:
     away = _away(fleet)
     paused = {host.name: host.paused for host in fleet.all_hosts}
     cut_off = {host.name: _instants(_unable(fleet, host, fleet.kernel.now_ms)) for host in fleet.all_hosts}
-    store = fleet.server.store
-    names = [plan.name for plan in JOBS] + ["deployed"]
-    records = {name: store.history(name, 1_000_000) for name in names}
+    lives = [*storm.lost_everything, (end, fleet.histories())]
     faults: list[Fault] = []
     slots = runs = 0
     explained: Counter[str] = Counter()
     attempts: Counter[int] = Counter()
     # What a store has forgotten cannot be held against it: each of its lives is judged by itself.
-    borders = [begin, *storm.lost_everything, end]
-    for number in range(len(borders) - 1):
-        since, until = borders[number], borders[number + 1]
-        life = (since if number else from_ms(0), fleet.at() if number == len(borders) - 2 else until)
+    for number, (until, records) in enumerate(lives):
+        since = lives[number - 1][0] if number else begin
+        last = number == len(lives) - 1
+        life = (since if number else from_ms(0), fleet.at() if last else until)
         if number:
             since += timedelta(seconds=40)
-        if number < len(borders) - 2:
+        if not last:
             until -= timedelta(seconds=40)
         if since >= until:
             continue
@@ -225,16 +225,15 @@ def _judged(seed: int, fleet: Fleet, storm: _Storm) -> Outcome:
             oracle.expect(plan.name, _slots(schedule, since, until), **options)
         oracle.expect("deployed", _deployed(storm, since, until), max_late="4s", jitter="50ms", lease="3s")
         mine = [one for one in ran if life[0] <= one.started_at <= life[1]]
-        last = number == len(borders) - 2
         found = oracle.judge(
             [one for one in mine if one.job != "deployed" or _is_judged(storm, one)],
-            records if last else None,
+            records,
             away=away,
             died=fleet.died,
             paused=paused,
             cut_off=cut_off,
         )
-        faults += found.faults
+        faults += [fault for fault in found.faults if since <= fault.slot <= until]
         slots += found.slots
         runs += found.ran
         explained += found.explained
