@@ -65,7 +65,7 @@ class RemoteWorkers:
     Raises:
         ConfigurationError: the URL, the token or the timeout is none.
 
-    Any thread may call it, and no connection is kept. Questions take thirty seconds at the most.
+    Any thread may call it, and no connection is kept. A question is given up after half a minute of silence.
     """
 
     def __init__(
@@ -111,7 +111,9 @@ class RemoteWorkers:
         """
         told = None if wait is None else {"wait": parse_duration(wait, "wait") / 1000}
         values = self._ask("POST", check_job_name(name), "run", told)
-        return None if values is None else self._read(lambda: RunRecord.from_dict(values), _MAY_RUN)
+        if values is None and told is not None:
+            return None
+        return self._read(lambda: RunRecord.from_dict(values), _MAY_RUN)
 
     def jobs(self) -> list[JobInfo]:
         """The jobs that are registered on the worker. Raises as ``history``."""

@@ -20,6 +20,7 @@ from anarchon import (
     LeaseBackend,
     MemoryBackend,
     RedisBackend,
+    RemoteWorkers,
     RunContext,
     RunRecord,
     Scheduler,
@@ -27,6 +28,7 @@ from anarchon import (
     open_backend,
 )
 from anarchon.testing import ManualClock
+from anarchon.web import WorkerEndpoint
 
 
 def takes_context(ctx: RunContext) -> None:
@@ -135,3 +137,17 @@ Scheduler(backend="memory://", leese="30s")  # type: ignore[call-arg]
 Scheduler(backend="memory://", max_attempts="3")  # type: ignore[arg-type]
 scheduler.every("typo", "10s", takes_context, time_out="10m")  # type: ignore[call-overload]
 scheduler.every("wants", "10s", takes_something_else)  # type: ignore[arg-type]
+
+
+# -- over HTTP
+
+remote = RemoteWorkers("http://cron-worker:9100", "correct-horse-battery-staple", timeout="10m")
+assert_type(remote.run_now("sync"), RunRecord)
+assert_type(remote.run_now("sync", wait="30s"), RunRecord | None)
+assert_type(remote.jobs(), list[JobInfo])
+assert_type(remote.history("sync", limit=5), list[RunRecord])
+assert_type(remote.last_run("sync"), RunRecord | None)
+assert_type(remote.active("sync"), list[ActiveRun])
+assert_type(RunRecord.from_dict(remote.run_now("sync").to_dict()), RunRecord)
+application = WorkerEndpoint(Scheduler("memory://"), token="correct-horse-battery-staple", max_runs=2)
+remote.next_run("sync")  # type: ignore[attr-defined]

@@ -304,6 +304,7 @@ STRANGE = {
     "its own JSON": answered("500 Internal Server Error", {"detail": "no"}),
     "no JSON": answered("200 OK", b"hello"),
     "much too deep": answered("200 OK", b"[" * 100_000),
+    "nothing": answered("202 Accepted", None),
     "no record": answered("200 OK", {"job": "sync"}),
     "a list": answered("200 OK", [RECORD]),
     "a broken record": answered("200 OK", {**RECORD, "slot": "noon"}),
