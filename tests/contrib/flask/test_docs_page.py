@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import textwrap
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from servers import free_port
@@ -29,8 +33,11 @@ SERVES = {
     "flask --app hello anarchon worker": "customers are in sync as of",
     "FLASK_ANARCHON_AUTOSTART=true gunicorn --workers 4 'shop:create_app()'": "in sync",
     "flask --app shop anarchon worker": "in sync",
-    "flask --app shop run --debug": "Running on",
 }
+
+DEVELOPS = "flask --app shop run --debug"
+
+ASKS = "curl -H 'X-Role: operator' 'http://127.0.0.1:5000/cron/jobs/sync/runs?limit=3'"
 
 #: What one that ends prints.
 ENDS = {
@@ -44,11 +51,7 @@ ENDS = {
 
 AFTER_OTHERS = {"flask --app shop anarchon history sync --limit 3"}
 
-NOT_RUN_HERE = {
-    "pip install 'anarchon[flask]'",
-    # What it asks for is asked below.
-    "curl -H 'X-Role: operator' http://127.0.0.1:5000/cron/jobs/sync/runs?limit=3",
-}
+INSTALLS = "pip install 'anarchon[flask]'"
 
 
 @pytest.fixture
@@ -67,14 +70,14 @@ def start(site: Any, command: str) -> subprocess.Popen[str]:
     if program == "gunicorn":
         process: subprocess.Popen[str] = site.gunicorn(*arguments, **environment)
         return process
-    if arguments[-2:] == ["run", "--debug"]:
+    if command == DEVELOPS:
         arguments += ["--port", str(free_port())]
     return site.start("-m", program, *arguments, **environment)
 
 
 def test_every_command_of_the_page_is_run() -> None:
     assert set(FILES) == {"hello.py", "shop/__init__.py", "shop/jobs.py", "test_shop.py"}
-    assert set(COMMANDS) == {*SERVES, *ENDS, *NOT_RUN_HERE}
+    assert set(COMMANDS) == {INSTALLS, *SERVES, *ENDS, DEVELOPS, ASKS}
 
 
 def test_commands_that_end_do_what_the_page_says(page: Any) -> None:
@@ -91,20 +94,29 @@ def test_command_that_serves_does_what_the_page_says(page: Any, command: str) ->
     assert process.poll() is None
 
 
-def test_page_of_the_first_app_and_json_of_the_second_are_as_told(page: Any) -> None:
-    asked = """
-        from hello import app as hello
-        from shop import create_app
+def test_json_is_answered_as_the_page_asks_for_it(page: Any) -> None:
+    assert start(page, "flask --app shop anarchon run sync").wait(60) == 0
+    server = start(page, DEVELOPS)
+    address = page.until(lambda: re.search(r"Running on (http://\S+)", page.printed(server)))[1]
+    _, _, header, url = shlex.split(ASKS)
+    request = urllib.request.Request(address + urlsplit(url)._replace(scheme="", netloc="").geturl())
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=30)
+    with refused.value:
+        assert (refused.value.code, json.load(refused.value)["error"]) == (403, "forbidden")
+    request.add_header(*header.split(": "))
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert [run["status"] for run in json.load(answer)] == ["success"]
 
-        with hello.app_context():
-            assert hello.test_client().get("/").text == "Nothing has been synced yet."
-            hello.extensions["anarchon"].run_now("sync")
-            assert hello.test_client().get("/").text.startswith("The last sync was at 20")
-        shop = create_app().test_client()
-        path = "/cron/jobs/sync/runs?limit=3"
-        assert shop.get(path).status_code == 403
-        answer = shop.get(path, headers={"X-Role": "operator"})
-        assert [run["status"] for run in answer.json] == ["success"], answer.json
+
+def test_first_app_says_when_it_was_in_sync(page: Any) -> None:
+    asked = """
+        from hello import app
+
+        with app.app_context():
+            assert app.test_client().get("/").text == "Nothing has been synced yet."
+            app.extensions["anarchon"].run_now("sync")
+            assert app.test_client().get("/").text.startswith("The last sync was at 20")
     """
     page.write("asked.py", asked)
     process = page.start("-W", "error", "asked.py")
