@@ -82,13 +82,18 @@ def test_a_run_by_hand_is_recorded_as_manual(site: Any) -> None:
 def test_the_admins_button_runs_a_job(site: Any) -> None:
     page = "/admin/anarchon/job/digest"
     before = len(site.records("digest"))
-    status, _, form = site.ask(f"{page}/change/", headers=site.session)
-    assert status == 200
-    confirmed = {"csrfmiddlewaretoken": csrf_token(form), "confirmed": "1"}
-    status, headers, _ = site.ask(f"{page}/run/", "POST", {**site.session, **FORM}, urlencode(confirmed))
+
+    def press(form: str) -> tuple[int, Any, str]:
+        return site.ask(f"{page}/run/", "POST", {**site.session, **FORM}, urlencode(hidden_fields(form, "/run/")))
+
+    _, _, form = site.ask(f"{page}/change/", headers=site.session)
+    status, _, question = press(form)
+    assert (status, "Yes, run it now" in question) == (200, True)
+    status, headers, _ = press(question)
     assert (status, headers["Location"]) == (302, f"{page}/change/")
-    # The request waits for a short run, but not for one on a machine that stands still.
-    assert site.wait(lambda: site.records("digest")[before:] and site.records("digest"))[0]["trigger"] == "manual"
+    # The request waits for a short run, but not for ever, should the machine stand still.
+    site.wait(lambda: len(site.records("digest")) > before)
+    assert site.records("digest")[0]["trigger"] == "manual"
 
 
 def test_the_admin_has_its_style_sheets(site: Any) -> None:
@@ -133,7 +138,7 @@ def log_in(site: Any) -> dict[str, str]:
     """Logs in to the admin; returns the headers of the session."""
     _, headers, form = site.ask("/admin/login/")
     cookies = cookies_of(headers)
-    given = {"csrfmiddlewaretoken": csrf_token(form), "username": "boss", "password": PASSWORD, "next": "/"}
+    given = {**hidden_fields(form, "/login/"), "username": "boss", "password": PASSWORD}
     status, headers, _ = site.ask("/admin/login/", "POST", {"Cookie": cookies, **FORM}, urlencode(given))
     assert status == 302
     return {"Cookie": cookies_of(headers)}
@@ -143,8 +148,10 @@ def cookies_of(headers: Any) -> str:
     return "; ".join(cookie.partition(";")[0] for cookie in headers.get_all("Set-Cookie"))
 
 
-def csrf_token(form: str) -> str:
-    return re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', form)[0]
+def hidden_fields(page: str, action: str) -> dict[str, str]:
+    """What the form with that action sends along by itself."""
+    [form] = re.findall(rf'<form [^>]*action="[^"]*{action}"[^>]*>(.*?)</form>', page, re.DOTALL)
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form))
 
 
 def json_of(status: int, headers: Any, body: str) -> tuple[int, Any]:
