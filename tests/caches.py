@@ -45,7 +45,7 @@ class Store:
     address: str = ""
 
     def new_backend(self, **options: Any) -> CacheBackend:
-        return new_backend(self.address, prefix=self.prefix, **options)
+        return new_backend(self.address, **{"prefix": self.prefix, **options})
 
 
 class Router:
@@ -82,8 +82,13 @@ def set_up_django(**values: Any) -> None:
 
 
 @contextmanager
-def cache_on(kind: str, request: pytest.FixtureRequest) -> Iterator[Store]:
-    """A cache of that kind that no other test has, and Django set up to use it."""
+def cache_on(kind: str, request: pytest.FixtureRequest, location: str = "", **entry: Any) -> Iterator[Store]:
+    """A cache of that kind that no other test has, and Django set up to use it.
+
+    Args:
+        location: of a Redis or memcached other than the session's.
+        entry: more of its entry in CACHES.
+    """
     from django.core.management import call_command
     from django.db import connections
     from django.test import override_settings
@@ -94,20 +99,22 @@ def cache_on(kind: str, request: pytest.FixtureRequest) -> Iterator[Store]:
         # Removed at the test's end by what begins with the prefix, so that must be first.
         store.cache = {
             "BACKEND": f"{_BACKENDS}redis.RedisCache",
-            "LOCATION": request.getfixturevalue("redis_url"),
+            "LOCATION": location or request.getfixturevalue("redis_url"),
             "KEY_PREFIX": store.prefix,
         }
     elif kind == "django-memcached":
-        address = request.getfixturevalue("memcached")
+        address = location or request.getfixturevalue("memcached")
         store.cache = {"BACKEND": f"{_BACKENDS}memcached.PyMemcacheCache", "LOCATION": address}
     elif kind == "pymemcache":
-        store.address = request.getfixturevalue("memcached")
+        store.address = location or request.getfixturevalue("memcached")
         yield store
         return
     else:
         if kind == "django-sqlite":
             name = str(request.getfixturevalue("tmp_path") / "cache.db")
-            store.database = {"ENGINE": "django.db.backends.sqlite3", "NAME": name, "OPTIONS": {"timeout": 20}}
+            # Nothing here is to outlive the machine.
+            options = {"timeout": 20, "init_command": "PRAGMA synchronous = OFF"}
+            store.database = {"ENGINE": "django.db.backends.sqlite3", "NAME": name, "OPTIONS": options}
         else:
             store.database = request.getfixturevalue("postgres").django
         store.cache = {
@@ -115,6 +122,7 @@ def cache_on(kind: str, request: pytest.FixtureRequest) -> Iterator[Store]:
             "LOCATION": "cron_cache",
             "OPTIONS": {"MAX_ENTRIES": 100_000},
         }
+    store.cache |= entry
     changed: dict[str, Any] = {"CACHES": {"default": {"BACKEND": f"{_BACKENDS}dummy.DummyCache"}, ALIAS: store.cache}}
     if store.database:
         changed["DATABASE_ROUTERS"] = [Router()]

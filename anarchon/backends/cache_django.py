@@ -184,10 +184,16 @@ def _bound(cache: Any) -> None:
     """Sees to it that a server that does not answer is an error, soon, and not an empty cache."""
     # This object is ours alone, and has not made its client yet.
     if _is(cache, _BACKENDS + "memcached.PyMemcacheCache"):
-        limits = {"connect_timeout": CONNECT_TIMEOUT_S, "timeout": TIMEOUT_S}
+        limits: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, "timeout": TIMEOUT_S}
         cache._options = {**limits, **cache._options, "ignore_exc": False, "default_noreply": False}
     elif _is(cache, _BACKENDS + "redis.RedisCache"):
-        limits = {"socket_connect_timeout": CONNECT_TIMEOUT_S, "socket_timeout": TIMEOUT_S}
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        # redis-py's own retries would multiply the time-outs; who claims repeats by itself.
+        limits = {"socket_timeout": TIMEOUT_S, "retry": Retry(NoBackoff(), 0)}
+        if not str(cache._servers[0]).startswith("unix:"):
+            limits["socket_connect_timeout"] = CONNECT_TIMEOUT_S
         cache._options = {**limits, **cache._options}
 
 

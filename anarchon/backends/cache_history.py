@@ -28,6 +28,9 @@ _KEPT_S = 400 * 86_400
 
 _AT_ONCE = 100
 
+#: A database cache on SQLite gives up at once where another process is about to write.
+_TRIES = 3
+
 
 class CacheHistory:
     """The history of one job, for one call.
@@ -121,11 +124,12 @@ def added(cache: AtomicCache, key: str, value: str, seconds: int | None) -> str:
     Raises:
         BackendError: nothing stands there.
     """
-    cache.add(key, value, seconds)
-    found = text_of(cache.get(key))
-    if found is None:
-        raise BackendError("The cache did not keep what was added: it is away, full, or keeps nothing.")
-    return found
+    for _ in range(_TRIES):
+        cache.add(key, value, seconds)
+        found = text_of(cache.get(key))
+        if found is not None:
+            return found
+    raise BackendError("The cache did not keep what was added: it is away, full, or keeps nothing.")
 
 
 def text_of(value: object) -> str | None:
