@@ -75,6 +75,7 @@ class Site:
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
+        self.code = SITE
         self.log = folder / "log"
         self.log.touch()
         self.settings: dict[str, Any] = {
@@ -88,7 +89,7 @@ class Site:
     def manage(self, *arguments: str, check: bool = True, **more: Any) -> subprocess.CompletedProcess[str]:
         """Runs a command of ``manage.py`` until its end; fails where its exit code is not 0, unless told otherwise."""
         done = subprocess.run(
-            [sys.executable, str(SITE / "manage.py"), *arguments],
+            [sys.executable, str(self.code / "manage.py"), *arguments],
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -102,12 +103,12 @@ class Site:
 
     def start(self, *command: str) -> Process:
         """Starts a program in the folder of the site, such as ``manage.py`` or a server."""
-        process = Process(command, self._environment(), self.folder / f"process-{len(self._processes)}")
+        process = Process(command, self._environment(), self.code, self.folder / f"process-{len(self._processes)}")
         self._processes.append(process)
         return process
 
     def start_manage(self, *arguments: str) -> Process:
-        return self.start(sys.executable, str(SITE / "manage.py"), *arguments)
+        return self.start(sys.executable, str(self.code / "manage.py"), *arguments)
 
     def lines(self, **wanted: Any) -> list[dict[str, Any]]:
         """What the handlers have told so far, as far as it has these values."""
@@ -122,7 +123,8 @@ class Site:
         passed_on = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
         return {
             **passed_on,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(SITE)]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(self.code)]),
+            "PYTHONUNBUFFERED": "yes",
             "PYTHONWARNINGS": "error",
             "SITE": json.dumps(self.settings),
             "LOG": str(self.log),
@@ -133,13 +135,12 @@ class Site:
 class Process:
     """A process of the site, in a group of its own."""
 
-    def __init__(self, command: tuple[str, ...], environment: dict[str, str], told: Path) -> None:
-        self._told = told
+    def __init__(self, command: tuple[str, ...], environment: dict[str, str], here: Path, told: Path) -> None:
         self.out, self.err = told.with_suffix(".out"), told.with_suffix(".err")
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self._process = subprocess.Popen(
                 command,
-                cwd=SITE,
+                cwd=here,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -175,6 +176,12 @@ class Process:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait(LONGEST_S)
+
+
+@pytest.fixture(scope="session")
+def site_type() -> type[Site]:
+    """For a fixture that outlives a test; close what is made of it."""
+    return Site
 
 
 @pytest.fixture

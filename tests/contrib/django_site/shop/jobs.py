@@ -6,7 +6,7 @@ import time
 
 from django.db import connection
 
-from anarchon import RunContext
+from anarchon import Event, RunContext
 from anarchon.contrib.django import scheduler
 from shop.models import Sale
 
@@ -14,19 +14,14 @@ _NEVER = "0 0 1 1 *"
 
 
 def tell(ctx: RunContext, **more: object) -> None:
-    """One write for each line, so that those of several processes do not mix."""
-    if "LOG" not in os.environ:
-        return
-    line = {
-        "job": ctx.job,
-        "slot_ms": round(ctx.slot.timestamp() * 1000),
-        "attempt": ctx.attempt,
-        "fence": ctx.fence,
-        "pid": os.getpid(),
-        "trigger": ctx.trigger,
-        "wall_ms": time.time_ns() // 1_000_000,
-        **more,
-    }
+    if "LOG" in os.environ:
+        slot_ms = round(ctx.slot.timestamp() * 1000)
+        about = {"job": ctx.job, "slot_ms": slot_ms, "attempt": ctx.attempt, "fence": ctx.fence, "trigger": ctx.trigger}
+        write({**about, "pid": os.getpid(), "wall_ms": time.time_ns() // 1_000_000, **more})
+
+
+def write(line: dict[str, object]) -> None:
+    """In one piece, so that the lines of several processes do not mix."""
     with open(os.environ["LOG"], "ab", buffering=0) as log:
         log.write(json.dumps(line).encode() + b"\n")
 
@@ -34,6 +29,8 @@ def tell(ctx: RunContext, **more: object) -> None:
 @scheduler.every("tick", "1s", lease="10s", max_late="30s")
 def tick(ctx: RunContext) -> None:
     tell(ctx, what="begin", worker=ctx.instance_id)
+    if "DEAF" in os.environ:
+        time.sleep(600)
     tell(ctx, what="end", worker=ctx.instance_id)
 
 
@@ -68,9 +65,26 @@ def say() -> None:
     print("printed by the handler")
 
 
+@scheduler.every("sync", "2s", lease="10s", max_late="30s")
+def sync(ctx: RunContext) -> None:
+    """Where the environment says HOLD, goes on until the file of that name is there."""
+    if "HOLD" in os.environ:
+        tell(ctx, what="begin", worker=ctx.instance_id)
+        while not os.path.exists(os.environ["HOLD"]) and not ctx.signal.wait(0.05):
+            pass
+        ctx.raise_if_cancelled()
+
+
+@scheduler.on("skip")
+def note(event: Event) -> None:
+    """Why a slot may have been run by nobody: the machine is busy."""
+    if event.reason in ("late", "overlap") and event.slot is not None and "LOG" in os.environ:
+        write({"job": event.job, "what": event.reason, "slot_ms": round(event.slot.timestamp() * 1000)})
+
+
 @scheduler.cron("wait", _NEVER, lease="10s")
 def wait(ctx: RunContext) -> None:
-    """Goes on until it is told to stop, or for as long as SECONDS says."""
-    tell(ctx, what="begin")
-    ctx.signal.wait(float(os.environ.get("SECONDS", "60")))
+    """Goes on until it is told to stop."""
+    tell(ctx, what="begin", worker=ctx.instance_id)
+    ctx.signal.wait(600)
     ctx.raise_if_cancelled()

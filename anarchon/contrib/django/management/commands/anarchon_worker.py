@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from argparse import SUPPRESS, ArgumentTypeError
+from typing import Any, NoReturn
 
 from django.core.management.base import CommandParser
 
@@ -23,6 +24,12 @@ class Command(JobsCommand):
             metavar="25s",
             help="how long a stop waits for the runs (default: ANARCHON['STOP_TIMEOUT'])",
         )
+        parser.add_argument("--http", metavar="HOST:PORT", help="where to answer questions and manual runs meanwhile")
+        # Else argparse would take it for the beginning of --token-file, and the token for a file that it then names.
+        parser.add_argument("--token", type=_no_token, help=SUPPRESS)
+        parser.add_argument(
+            "--token-file", metavar="PATH", help="where the token for that stands (default: $ANARCHON_TOKEN)"
+        )
 
     def answer(self, output: Output, options: dict[str, Any]) -> int:
         stop_timeout = options["stop_timeout"]
@@ -30,7 +37,16 @@ class Command(JobsCommand):
             stop_timeout = option("STOP_TIMEOUT")
         else:
             parse_duration(stop_timeout, "--stop-timeout")
-        return commands.worker(scheduler, site_name(), stop_timeout, verbose=options["verbosity"] > 1)
+        verbose = options["verbosity"] > 1
+        return commands.worker(
+            scheduler, site_name(), stop_timeout, verbose, http=options["http"], token_file=options["token_file"]
+        )
 
     def complaint(self, code: int, options: dict[str, Any]) -> str:
         return "Not every run ended in time."
+
+
+def _no_token(text: str) -> NoReturn:
+    raise ArgumentTypeError(
+        "every user of this host can read a command line: put the token into a file for --token-file, or ANARCHON_TOKEN"
+    )

@@ -1,0 +1,334 @@
+"""The site on real web servers that run its jobs: one run for each slot, while pages are asked for."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from anarchon import RedisBackend, Scheduler
+
+MakeSite = Callable[..., Any]
+
+SITE = Path(__file__).parents[1] / "django_site"
+
+GUNICORN = (sys.executable, "-m", "gunicorn", "site_wsgi", "--bind", "127.0.0.1:0", "--workers", "4")
+
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(240)
+
+#: The three ways in which gunicorn is asked to serve.
+WAYS = {
+    "plain": (),
+    "preload": ("--preload",),
+    "max-requests": ("--max-requests", "8", "--max-requests-jitter", "4"),
+}
+
+
+class Served:
+    """A web server of the site, and a visitor who asks it for a page again and again."""
+
+    def __init__(self, site: Any, *command: str, pause_s: float = 0.2) -> None:
+        self.site = site
+        self.process = site.start(*command)
+        self.pages: Counter[int] = Counter()
+        self.faults: list[str] = []
+        self._pause_s = pause_s
+        self._enough = threading.Event()
+        self._visitor = threading.Thread(target=self._visit, daemon=True)
+
+    @property
+    def address(self) -> str | None:
+        found = re.findall(r"(?:Listening at: |development server at )http://([\d.]+:[1-9]\d*)", self.process.told)
+        return found[-1] if found else None
+
+    def visit(self) -> Served:
+        """Returns when the first page has been answered."""
+        self._visitor.start()
+        self.process.until(lambda: self.pages)
+        return self
+
+    def until(self, found: Callable[[Any], Any]) -> Any:
+        """Waits until something is found of the site."""
+        return self.process.until(lambda: found(self.site))
+
+    def get(self, path: str) -> Any:
+        connection = http.client.HTTPConnection(str(self.process.until(lambda: self.address)), timeout=30)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            body = response.read()
+            assert response.status == 200, (path, response.status, body[:500])
+            return json.loads(body)
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        """Stops the visitor and the server; nothing is left of it, and nothing is held in the store."""
+        self._enough.set()
+        if self._visitor.is_alive():
+            self._visitor.join()
+        self.process.send(signal.SIGTERM)
+        self.process.wait()
+        with pytest.raises(ProcessLookupError):
+            os.killpg(self.process.pid, 0)
+
+    def _visit(self) -> None:
+        while not self._enough.is_set():
+            try:
+                self.pages[self.get("/hits")["pid"]] += 1
+            except OSError:
+                # A worker that is about to be replaced takes no more, and a server that reloads is away for a moment.
+                if self._enough.wait(self._pause_s):
+                    return
+            except BaseException as error:
+                self.faults.append(repr(error))
+                return
+            self._enough.wait(self._pause_s)
+
+
+def faults_of_slots(lines: list[dict[str, Any]]) -> list[str]:
+    """Each slot that was run has one run, which ends once; fences grow."""
+    begins = [line for line in lines if line["what"] == "begin"]
+    faults = []
+    for what, found in (("runs", (line for line in begins if line["attempt"] == 1)), ("ends", of(lines, "end"))):
+        counts = Counter(line["slot_ms"] for line in found)
+        faults += [f"{slot_ms}: {count} {what}." for slot_ms, count in counts.items() if count != 1]
+    fences = [line["fence"] for line in sorted(begins, key=lambda line: (line["slot_ms"], line["attempt"]))]
+    if fences != sorted(set(fences)):
+        faults.append(f"The fences do not grow: {fences}.")
+    return faults
+
+
+def missing_slots(lines: list[dict[str, Any]]) -> list[int]:
+    """The slots from the first to the last that nobody ran; a busy machine may be late for one, and then says so."""
+    ran = {line["slot_ms"] for line in of(lines, "begin")}
+    excused = {line["slot_ms"] for line in lines if line["what"] in ("late", "overlap")}
+    return [slot_ms for slot_ms in range(min(ran), max(ran), 1000) if slot_ms not in ran | excused]
+
+
+def of(lines: list[dict[str, Any]], what: str) -> Iterator[dict[str, Any]]:
+    return (line for line in lines if line["what"] == what)
+
+
+def run_slots(all_served: list[Served], slots: int) -> None:
+    """Waits until each site has run so many slots of ``tick``, and stops the servers."""
+    for served in all_served:
+        served.until(lambda site: len(site.lines(job="tick", what="end")) >= slots)
+    for served in all_served:
+        served.stop()
+
+
+@contextmanager
+def serving_in_all_ways(site_type: Any, folder: Path, redis_url: str) -> Iterator[dict[str, Served]]:
+    """gunicorn with four workers and Redis, in the three ways at one time."""
+    prefix = f"test:{uuid.uuid4().hex}:"
+    sites = {}
+    try:
+        for way in WAYS:
+            (folder / way).mkdir()
+            given = {"BACKEND": redis_url, "PREFIX": f"{prefix}{way}:", "AUTOSTART": True}
+            sites[way] = site_type(folder / way, ANARCHON=given)
+        all_served = {way: Served(sites[way], *GUNICORN, *WAYS[way]) for way in WAYS}
+        for served in all_served.values():
+            served.visit()
+        yield all_served
+    finally:
+        for site in sites.values():
+            site.close()
+        with redis.Redis.from_url(redis_url, protocol=2) as client:
+            for key in client.scan_iter(match=f"{prefix}*", count=1000):
+                client.delete(key)
+
+
+@pytest.fixture(scope="module")
+def all_ways(site_type: Any, tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator[dict[str, Served]]:
+    """The three after six slots, when each worker of one of them has been replaced."""
+    with serving_in_all_ways(site_type, tmp_path_factory.mktemp("ways"), redis_url) as all_served:
+        recycled = all_served["max-requests"]
+        recycled.until(lambda site: len(recycled.pages) > 6)
+        run_slots(list(all_served.values()), 6)
+        yield all_served
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_four_workers_of_gunicorn_run_each_slot_once_while_they_serve(all_ways: dict[str, Served], way: str) -> None:
+    check(all_ways[way], slots=6)
+    # Where workers come and go, a busy machine may have none for a moment.
+    assert missing_slots(all_ways[way].site.lines(job="tick")) == [] or way == "max-requests"
+
+
+def test_the_master_of_gunicorn_runs_no_job(all_ways: dict[str, Served]) -> None:
+    for served in all_ways.values():
+        assert served.process.pid not in {line.get("pid") for line in served.site.lines()}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_four_workers_of_gunicorn_run_a_job_each_second_for_a_minute(
+    site_type: Any, tmp_path: Path, redis_url: str
+) -> None:
+    with serving_in_all_ways(site_type, tmp_path, redis_url) as all_served:
+        run_slots(list(all_served.values()), 60)
+        for served in all_served.values():
+            check(served, slots=60)
+            assert missing_slots(served.site.lines(job="tick")) == []
+        assert len(all_served["max-requests"].pages) > 12, "No worker was replaced often enough."
+
+
+def check(served: Served, slots: int) -> None:
+    lines = served.site.lines(job="tick")
+    assert faults_of_slots(lines) == []
+    assert served.faults == []
+    assert sum(served.pages.values()) > slots
+    # Each process is an instance of its own.
+    pids = {line["pid"] for line in lines if line["what"] == "begin"}
+    workers = {line["worker"] for line in lines if line["what"] == "begin"}
+    assert len(workers) == len(pids)
+    # All ended in order: nothing waits for a lease to run out, and nothing was lost.
+    given = served.site.settings["ANARCHON"]
+    reader = Scheduler(RedisBackend(given["BACKEND"], prefix=given["PREFIX"]))
+    assert reader.active("tick") == []
+    assert {record.status for record in reader.history("tick", 200)} <= {"success", "interrupted"}
+    reader.stop()
+
+
+def test_a_job_is_run_by_hand_beside_four_web_workers_and_refused_while_one_runs_it(
+    make_site: MakeSite, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    site = make_site(ANARCHON={"BACKEND": redis_url, "PREFIX": prefix, "AUTOSTART": True})
+    hold = site.environment["HOLD"] = str(tmp_path / "go")
+    served = Served(site, *GUNICORN)
+    [begun] = served.process.until(lambda: site.lines(job="sync"))[:1]
+    refused = site.manage("anarchon_run", "sync", check=False)
+    assert refused.returncode == 4
+    assert f"CommandError: Job 'sync' is already running on '{begun['worker']}'" in refused.stderr
+    Path(hold).touch()
+
+    def run_by_hand() -> str | None:
+        # A slot may be running, for a moment.
+        done = site.manage("anarchon_run", "sync", "--json", check=False)
+        return done.stdout if done.returncode == 0 else None
+
+    record = json.loads(served.process.until(run_by_hand))
+    assert (record["trigger"], record["status"], record["attempt"]) == ("manual", "success", 1)
+    [again] = [
+        one
+        for one in json.loads(site.manage("anarchon_history", "sync", "--json").stdout)
+        if one["trigger"] == "manual"
+    ]
+    assert again == record
+    served.stop()
+
+
+def test_a_reload_of_runserver_goes_on_with_the_schedule_and_only_its_child_runs_jobs(make_site: MakeSite) -> None:
+    site = make_site()
+    site.settings["ANARCHON"]["AUTOSTART"] = True
+    # A copy, whose files may be touched.
+    site.code = shutil.copytree(SITE, site.folder / "code", ignore=shutil.ignore_patterns("__pycache__", "*.sqlite3"))
+    served = Served(site, sys.executable, "manage.py", "runserver", "--skip-checks", "127.0.0.1:0").visit()
+    served.process.until(lambda: len(site.lines(job="tick", what="end")) > 1)
+    [first] = served.pages
+
+    def reloaded() -> bool:
+        # A reloader that has not begun to look yet takes the file for what it found.
+        os.utime(site.code / "shop" / "views.py")
+        time.sleep(1)
+        return len(served.pages) > 1
+
+    served.process.until(reloaded)
+    second = next(pid for pid in served.pages if pid != first)
+    served.process.until(
+        lambda: len([line for line in site.lines(job="tick", what="end") if line["pid"] == second]) > 1
+    )
+    served.stop()
+    lines = site.lines(job="tick")
+    # Between its two lives there is nobody to run a slot.
+    assert faults_of_slots(lines) == []
+    assert {line["pid"] for line in lines if line["what"] == "begin"} <= set(served.pages)
+    assert served.process.pid not in served.pages
+    assert served.faults == []
+
+
+def test_runserver_without_its_reloader_runs_jobs_too(make_site: MakeSite) -> None:
+    site = make_site()
+    site.settings["ANARCHON"]["AUTOSTART"] = True
+    server = site.start_manage("runserver", "--noreload", "--skip-checks", "127.0.0.1:0")
+    server.until(lambda: site.lines(job="tick", what="end"))
+    assert {line["pid"] for line in site.lines(job="tick", what="end")} == {server.pid}
+
+
+def test_uwsgi_runs_each_slot_once(make_site: MakeSite) -> None:
+    uwsgi = Path(sys.executable).with_name("uwsgi")
+    if not uwsgi.exists():
+        pytest.skip("There is no uwsgi beside this Python.")
+    site = make_site()
+    site.settings["ANARCHON"]["AUTOSTART"] = True
+    command = (
+        f"{uwsgi} --http-socket 127.0.0.1:0 --module site_wsgi --master --processes 3 --enable-threads --die-on-term"
+    )
+    served = Served(site, *command.split())
+    run_slots([served], 4)
+    lines = site.lines(job="tick")
+    assert faults_of_slots(lines) == []
+    assert missing_slots(lines) == []
+    assert served.process.pid not in {line["pid"] for line in lines if line["what"] == "begin"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("migrate",),
+        ("makemigrations", "--check", "--dry-run"),
+        ("shell", "-c", "pass"),
+        ("anarchon_run", "look"),
+    ],
+)
+def test_no_other_command_starts_the_jobs(make_site: MakeSite, command: tuple[str, ...]) -> None:
+    site = make_site()
+    site.settings["ANARCHON"]["AUTOSTART"] = True
+    done = subprocess.run(
+        [sys.executable, "-c", NAMES_OF_THREADS, *command],
+        env=site._environment(),
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("threads: MainThread")
+    assert "anarchon-timer" not in last
+
+
+NAMES_OF_THREADS = """
+import os, sys, threading
+from django.core.management import execute_from_command_line
+os.environ["DJANGO_SETTINGS_MODULE"] = "site_settings"
+try:
+    execute_from_command_line(["manage.py", *sys.argv[1:]])
+except SystemExit as end:
+    assert not end.code, end.code
+print("threads:", *(thread.name for thread in threading.enumerate()))
+"""
+
+
+def test_a_sites_own_tests_meet_what_the_docs_say_of_them(make_site: MakeSite) -> None:
+    site = make_site(ANARCHON={"BACKEND": "memory://", "AUTOSTART": True})
+    done = site.manage("test", "shop")
+    assert done.stderr.splitlines()[-2:] == ["OK", "Destroying test database for alias 'default'..."]
