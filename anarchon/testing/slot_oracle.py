@@ -317,12 +317,16 @@ class _Case:
         """When a run stood in the way of the next: until its end was stored, or the lease of its holder was over."""
         spans = []
         for one in self.ran:
-            over_ms = self._over_ms(one)
+            over_ms, cut_off = self._over_ms(one), self.cut_off.get(one.instance_id, self.away)
             if one.ended_at is not None:
-                over_ms = _asked_again(self.cut_off.get(one.instance_id, self.away), over_ms, over_ms + self.noise_ms)
+                over_ms = _asked_again(cut_off, over_ms, over_ms + self.noise_ms)
             if one.ended_at is None or one.told == "lease-lost":
                 over_ms += self.expected.lease_ms
-            spans.append((to_ms(one.started_at), over_ms + self.noise_ms))
+            begun_ms, slot_ms = to_ms(one.started_at), to_ms(one.slot)
+            if any(begin <= begun_ms and end >= slot_ms for begin, end in cut_off):
+                # Its holder may have had the grant for long, and not have heard of it.
+                begun_ms = slot_ms
+            spans.append((begun_ms, over_ms + self.noise_ms))
         begun = {(one.slot, one.attempt) for one in self.ran}
         # Granted to somebody who never heard of it: it was in the way until that was found.
         for which, record in (self.records or {}).items():

@@ -214,7 +214,7 @@ def _judged(seed: int, fleet: Fleet, storm: _Storm) -> Outcome:
         if number:
             since += timedelta(seconds=40)
         if not last:
-            until -= timedelta(seconds=40)
+            until -= timedelta(seconds=150)
         if since >= until:
             continue
         oracle = SlotOracle(_NOISE)
