@@ -1,0 +1,256 @@
+"""The oracle finds each kind of fault, and takes no reason that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from anarchon import MemoryBackend, RunRecord, Scheduler
+from anarchon.testing import Judgement, Ran, SlotOracle
+
+START = datetime(2026, 3, 1, tzinfo=timezone.utc)
+SLOTS = [START + timedelta(seconds=10 * number) for number in range(4)]
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def ran(slot: float, begin: float, end: float | None, fence: int, **facts: Any) -> Ran:
+    facts = {"attempt": 1, "trigger": "scheduled", "instance_id": "a", **facts}
+    return Ran("sync", at(slot), fence=fence, started_at=at(begin), ended_at=None if end is None else at(end), **facts)
+
+
+def all_well() -> list[Ran]:
+    return [ran(slot, slot + 0.1, slot + 2, 1 + number) for number, slot in enumerate((0, 10, 20, 30))]
+
+
+def record(
+    slot: float, status: str = "success", attempt: int = 1, found: float | None = None, **facts: Any
+) -> RunRecord:
+    end = at(slot + 2 if found is None else found)
+    return RunRecord("sync", at(slot), str(slot), attempt, "scheduled", status, "a", 1, at(slot), end, 2.0, **facts)
+
+
+def judge(log: Iterable[Ran], slots: list[datetime] = SLOTS, options: Any = None, **facts: Any) -> Judgement:
+    given = {"jitter": "0s", "max_late": "5s", "lease": "3s", **(options or {})}
+    return SlotOracle("100ms").expect("sync", slots, **given).judge(log, **facts)
+
+
+def kinds(found: Judgement) -> list[tuple[str, float]]:
+    return [(fault.kind, (fault.slot - START).total_seconds()) for fault in found.faults]
+
+
+def records_of(log: list[Ran]) -> dict[str, list[RunRecord]]:
+    return {"sync": [record((one.slot - START).total_seconds(), attempt=one.attempt) for one in log]}
+
+
+def test_where_every_slot_ran_once_nothing_is_found() -> None:
+    found = judge(all_well(), records=records_of(all_well()))
+    assert (found.faults, found.slots, found.ran) == ([], 4, 4)
+    assert (dict(found.explained), dict(found.attempts)) == ({}, {1: 4})
+
+
+def test_a_scheduler_tells_what_is_due() -> None:
+    scheduler = Scheduler(MemoryBackend(), max_attempts=1).every("sync", "10s", print).cron("daily", "@daily", print)
+    found = SlotOracle.of(scheduler, at(0), at(30)).judge(all_well())
+    assert [(str(fault.kind), fault.job) for fault in found.faults] == [("missed", "daily")]
+    assert found.slots == 5
+
+
+# -- missed
+
+
+def test_a_slot_without_a_run_is_missed() -> None:
+    assert kinds(judge(all_well()[:1] + all_well()[2:])) == [("missed", 10)]
+
+
+def test_a_fault_says_which_slot_of_which_job_in_a_sentence() -> None:
+    (fault,) = judge(all_well()[:-1]).faults
+    assert str(fault) == (
+        "sync 2026-03-01T00:00:30.000Z missed: no handler was called for it, and nothing was in the way."
+    )
+
+
+def test_a_slot_may_be_missed_while_an_older_run_goes_on() -> None:
+    log = [ran(0, 0.1, 12, 1), *all_well()[2:]]
+    found = judge(log)
+    assert (kinds(found), dict(found.explained)) == ([], {"busy": 1})
+
+
+def test_under_allow_an_older_run_is_no_reason() -> None:
+    assert kinds(judge([ran(0, 0.1, 12, 1), *all_well()[2:]], options={"overlap": "allow"})) == [("missed", 10)]
+
+
+def test_a_run_that_was_over_long_before_is_no_reason() -> None:
+    assert kinds(judge([ran(0, 0.1, 9.5, 1), *all_well()[2:]])) == [("missed", 10)]
+
+
+def test_a_dead_holder_is_in_the_way_until_its_lease_is_over() -> None:
+    log = [ran(0, 0.1, None, 1, instance_id="dead"), *all_well()[2:]]
+    assert kinds(judge(log, died={"dead": at(8)})) == []
+    assert kinds(judge(log, died={"dead": at(4)})) == [("missed", 10)]
+
+
+def test_a_slot_may_be_missed_while_nobody_could_have_asked_for_it() -> None:
+    log = all_well()[:1] + all_well()[2:]
+    found = judge(log, away=[(at(9), at(16))])
+    assert (kinds(found), dict(found.explained)) == ([], {"away": 1})
+
+
+def test_a_store_that_came_back_in_time_is_no_reason() -> None:
+    log = all_well()[:1] + all_well()[2:]
+    assert kinds(judge(log, options={"max_late": "10s"}, away=[(at(9), at(12))])) == [("missed", 10)]
+
+
+def test_two_times_away_make_one() -> None:
+    log = all_well()[:1] + all_well()[2:]
+    assert kinds(judge(log, away=[(at(12), at(16)), (at(9), at(12))])) == []
+
+
+def test_a_slot_whose_holder_died_before_it_began_is_explained_by_its_record() -> None:
+    log = all_well()[:1] + all_well()[2:]
+    found = judge(log, records={"sync": [*records_of(log)["sync"], record(10, "lost")]})
+    assert (kinds(found), dict(found.explained)) == ([], {"never-begun": 1})
+
+
+def test_a_grant_that_nobody_heard_of_is_in_the_way_until_it_is_found() -> None:
+    log = [*all_well()[:1], *all_well()[3:]]
+    records = {"sync": [*records_of(log)["sync"], record(10, "lost", found=20.05)]}
+    assert dict(judge(log, records=records).explained) == {"never-begun": 1, "busy": 1}
+    records = {"sync": [*records_of(log)["sync"], record(10, "lost", found=15)]}
+    assert kinds(judge(log, records=records)) == [("missed", 20)]
+
+
+def test_a_run_whose_end_could_not_be_told_is_in_the_way_until_it_was() -> None:
+    log = [ran(0, 0.1, 8, 1, instance_id="cut"), *all_well()[2:]]
+    assert kinds(judge(log, cut_off={"cut": [(at(7), at(9.5))]})) == []
+    assert kinds(judge(log, cut_off={"other": [(at(7), at(9.5))]})) == [("missed", 10)]
+
+
+# -- repeated, not due
+
+
+def test_an_attempt_that_began_twice_is_repeated() -> None:
+    log = [*all_well(), ran(10, 15, 16, 9, instance_id="b")]
+    assert ("repeated", 10) in kinds(judge(log))
+
+
+def test_more_attempts_than_are_allowed_are_repeated() -> None:
+    log = all_well()[:3] + [ran(30, 30 + n, 30.5 + n, 4 + n, attempt=1 + n) for n in range(3)]
+    assert kinds(judge(log, options={"max_attempts": 2})) == [("repeated", 30)]
+    assert kinds(judge(log, options={"max_attempts": 3})) == []
+
+
+def test_an_attempt_that_was_told_to_stop_uses_up_none() -> None:
+    log = [*all_well()[:3], ran(30, 30, 30.5, 4, told="stop"), ran(30, 31, 32, 5, attempt=2)]
+    assert kinds(judge(log, options={"max_attempts": 1})) == []
+
+
+def test_an_attempt_after_a_success_is_repeated() -> None:
+    log = [*all_well(), ran(30, 33, 34, 5, attempt=2)]
+    assert kinds(judge(log, records=records_of(all_well()) | {})) == [("repeated", 30), ("unrecorded", 30)]
+    lost = {"sync": [record(30, lease_lost=True), record(30, attempt=2), *map(record, (0, 10, 20))]}
+    assert kinds(judge(log, records=lost)) == []
+
+
+def test_a_run_of_no_slot_is_not_due() -> None:
+    log = [*all_well()[:2], ran(15, 15, 16, 8), *[ran(s, s + 0.1, s + 1, s) for s in (20, 30)]]
+    assert kinds(judge(log)) == [("not-due", 15)]
+
+
+def test_a_manual_run_is_due_when_it_is_asked_for() -> None:
+    log = [*all_well()[:2], ran(15, 15, 16, 8, trigger="manual"), *[ran(s, s + 0.1, s + 1, s) for s in (20, 30)]]
+    assert kinds(judge(log)) == []
+
+
+# -- overlapping, early, unfenced
+
+
+def test_a_run_that_began_before_an_older_one_was_over_overlaps() -> None:
+    log = [ran(0, 0.1, 12, 1), *all_well()[1:]]
+    assert kinds(judge(log)) == [("overlapping", 10)]
+    assert kinds(judge(log, options={"overlap": "allow"})) == []
+
+
+def test_attempts_of_one_run_overlap_even_under_allow() -> None:
+    log = [ran(0, 0.1, 6, 1), ran(0, 4, 5, 2, attempt=2), *[ran(s, s + 0.1, s + 1, s) for s in (10, 20, 30)]]
+    assert kinds(judge(log, options={"overlap": "allow"})) == [("overlapping", 0)]
+
+
+def test_a_manual_run_overlaps_like_any_other() -> None:
+    log = [*all_well()[:2], ran(11, 11, 13, 3, trigger="manual"), *[ran(s, s + 0.1, s + 1, s) for s in (20, 30)]]
+    assert kinds(judge(log)) == [("overlapping", 11)]
+
+
+@pytest.mark.parametrize(
+    "older",
+    [
+        dict(told="lease-lost"),
+        dict(instance_id="paused"),
+    ],
+    ids=["it was told", "it stood still"],
+)
+def test_who_lost_the_lease_may_be_at_work_a_while(older: dict[str, Any]) -> None:
+    log = [ran(0, 0.1, 14, 1, **older), *all_well()[1:]]
+    assert kinds(judge(log, paused={"paused": [(at(5), at(13))]})) == []
+
+
+def test_a_pause_after_the_next_run_began_is_no_excuse() -> None:
+    log = [ran(0, 0.1, 14, 1, instance_id="paused"), *all_well()[1:]]
+    assert kinds(judge(log, paused={"paused": [(at(11), at(13))]})) == [("overlapping", 10)]
+
+
+def test_a_process_that_was_killed_is_at_work_no_more() -> None:
+    log = [ran(0, 0.1, None, 1, instance_id="dead"), *all_well()[1:]]
+    assert kinds(judge(log, died={"dead": at(5)})) == []
+    assert ("overlapping", 10) in kinds(judge(log))
+
+
+def test_a_handler_over_its_timeout_is_at_work_no_more() -> None:
+    log = [ran(0, 0.1, 14, 1), *all_well()[1:]]
+    assert kinds(judge(log, options={"timeout": "5s"})) == []
+
+
+def test_a_run_before_its_slot_is_early() -> None:
+    assert kinds(judge([ran(0, -0.5, 1, 1), *all_well()[1:]])) == [("early", 0)]
+    assert kinds(judge([ran(0, -0.05, 1, 1), *all_well()[1:]])) == []
+
+
+def test_a_fence_that_was_given_twice_is_unfenced() -> None:
+    log = [*all_well()[:3], ran(30, 30.1, 31, 3)]
+    assert kinds(judge(log)) == [("unfenced", 30)]
+
+
+def test_a_fence_that_does_not_grow_with_the_slots_is_unfenced() -> None:
+    log = [*all_well()[:2], ran(20, 20.1, 21, 9), ran(30, 30.1, 31, 8)]
+    assert ("unfenced", 20) in kinds(judge(log))
+
+
+# -- unrecorded
+
+
+def test_a_run_that_ended_without_a_record_is_unrecorded() -> None:
+    records = {"sync": records_of(all_well())["sync"][:2] + records_of(all_well())["sync"][3:]}
+    assert kinds(judge(all_well(), records=records)) == [("unrecorded", 20)]
+
+
+def test_the_record_of_a_dead_holder_may_wait_for_the_next_grant() -> None:
+    log = [*all_well()[:3], ran(30, 30.1, None, 4, instance_id="dead")]
+    assert kinds(judge(log, records=records_of(log[:3]), died={"dead": at(31)})) == []
+    log = [*all_well()[:2], ran(20, 20.1, None, 3, instance_id="dead"), all_well()[3]]
+    records = {"sync": [record(slot) for slot in (0, 10, 30)]}
+    assert kinds(judge(log, records=records, died={"dead": at(21)})) == [("unrecorded", 20)]
+
+
+def test_a_success_that_never_ended_is_unrecorded() -> None:
+    log = [*all_well()[:3], ran(30, 30.1, None, 4, instance_id="dead")]
+    assert kinds(judge(log, records=records_of(log), died={"dead": at(31)})) == [("unrecorded", 30)]
+
+
+def test_a_job_that_nobody_expects_is_judged_all_the_same() -> None:
+    found = SlotOracle().judge([ran(0, 1, 2, 7), ran(0, 3, 4, 7)])
+    assert sorted({fault.kind for fault in found.faults}) == ["repeated", "unfenced"]
