@@ -418,7 +418,8 @@ def test_no_call_leaves_a_connection_to_redis_or_memcached_open(
             backend = store.new_backend()
             on_threads(4, lambda number, backend=backend: check_history(backend, f"job-{number}"))
             wait_until(lambda: len(client.client_list()) == 1, f"{kind}: Redis")
-            wait_until(lambda: stats.stats()[b"curr_connections"] == before, f"{kind}: memcached")
+            # The one that asked whether the server serves may have been among those before.
+            wait_until(lambda: stats.stats()[b"curr_connections"] <= before, f"{kind}: memcached")
 
 
 def check_history(backend: CacheBackend, job: str) -> None:
