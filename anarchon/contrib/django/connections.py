@@ -58,7 +58,7 @@ def own_connections(event: object = None) -> Iterator[None]:
         yield
         return
     outside = _inside.set(True)
-    # What a library thread has been left with comes from a backend that keeps its claims in Django's database, for one.
+    # Whatever else has opened one on this thread, a backend of the site's own for one: it may have gone stale since.
     _close_all()
     try:
         yield

@@ -284,7 +284,7 @@ def test_uwsgi_runs_each_slot_once(make_site: MakeSite) -> None:
         f"{uwsgi} --http-socket 127.0.0.1:0 --module site_wsgi --master --processes 3 --enable-threads --die-on-term"
     )
     served = Served(site, *command.split())
-    run_slots([served], 4)
+    run_slots([served], 3)
     lines = site.lines(job="tick")
     assert faults_of_slots(lines) == []
     assert missing_slots(lines) == []
