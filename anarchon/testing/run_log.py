@@ -98,7 +98,7 @@ class RunLog:
 
 
 def _take(line: dict[str, Any], begun: dict[tuple[Any, ...], Ran]) -> None:
-    which = (line["job"], line["slot_ms"], line["fence"], line["instance_id"])
+    which: tuple[Any, ...] = (line["job"], line["slot_ms"], line["fence"], line["instance_id"])
     at = from_ms(line["at_ms"])
     if line["what"] == "begin":
         if which in begun:
