@@ -345,10 +345,14 @@ class _Case:
         """Whether the older one was told that its run is over, or could not be, for its process stood still."""
         if older.told == "lease-lost":
             return True
+        spans = list(self.paused.get(older.instance_id, ()))
+        if older.told is not None:
+            # Its signal was set by a stop, and stayed so when the lease was lost.
+            spans += self.cut_off.get(older.instance_id, self.away)
         over_ms = self._over_ms(older)
         return any(
             begin < over_ms and end > to_ms(older.started_at) and begin <= began_ms + self.noise_ms
-            for begin, end in self.paused.get(older.instance_id, ())
+            for begin, end in spans
         )
 
     def _settled(self, one: Ran) -> bool:

@@ -199,6 +199,12 @@ def test_who_lost_the_lease_may_be_at_work_a_while(older: dict[str, Any]) -> Non
     assert kinds(judge(log, paused={"paused": [(at(5), at(13))]})) == []
 
 
+def test_who_was_told_to_stop_may_lose_the_lease_besides() -> None:
+    log = [ran(0, 0.1, 14, 1, told="stop", instance_id="cut"), *all_well()[1:]]
+    assert kinds(judge(log, cut_off={"cut": [(at(5), at(13))]})) == []
+    assert kinds(judge(log)) == [("overlapping", 10)]
+
+
 def test_a_pause_after_the_next_run_began_is_no_excuse() -> None:
     log = [ran(0, 0.1, 14, 1, instance_id="paused"), *all_well()[1:]]
     assert kinds(judge(log, paused={"paused": [(at(11), at(13))]})) == [("overlapping", 10)]
