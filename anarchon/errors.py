@@ -50,7 +50,7 @@ class RunRefused(AnarchonError):
     Attributes:
         job: the job's name.
         holder: the instance id of whoever is running it, or None where that is not known.
-        stopping: True where nothing is in the way, but this scheduler stops or is not started: another may run it.
+        stopping: True where nothing is in the way, but this scheduler stops: another may run it.
     """
 
     def __init__(self, job: str, holder: str | None = None, why: str | None = None, stopping: bool = False) -> None:

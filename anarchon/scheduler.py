@@ -203,6 +203,7 @@ class Scheduler:
         """
         meet_fork()
         with self._lock:
+            self._stopped = False
             engine = self._engine
             if engine is not None and engine.stopping:
                 self._stopping.append(engine)
@@ -313,15 +314,16 @@ class Scheduler:
             raise stopping(name)
         return engine.run_now(job, wait_ms)
 
-    def _run_while_started(self, name: str, *, wait: Duration | None = None) -> RunRecord | None:
-        """As ``run_now``, but for a process that ends with its stop: a run asked for too late would be cut off."""
+    def _run_unless_stopped(self, name: str, *, wait: Duration | None = None) -> RunRecord | None:
+        """As ``run_now``, but not from a stop to the next start: a process that ends with its stop would cut it off."""
         wait_ms = None if wait is None else parse_duration(wait, "wait")
         job = self._job(name)
-        engine = self._engine
-        if engine is None or not engine.started:
-            raise stopping(name, "is not started")
-        if engine.stopping:
-            raise stopping(name)
+        with self._lock:
+            if self._stopped:
+                raise stopping(name)
+            if self._engine is None:
+                self._engine = self._new_engine()
+            engine = self._engine
         return engine.run_now(job, wait_ms)
 
     def history(self, name: str, limit: int = 20) -> list[RunRecord]:
@@ -399,6 +401,7 @@ class Scheduler:
         clock = self._sources.clock
         deadline_ms = None if timeout_ms is None else clock.monotonic_ms() + timeout_ms
         with self._lock:
+            self._stopped = True
             engines = [engine for engine in (*self._stopping, self._engine) if engine is not None]
         ended = True
         for stopped in engines:
@@ -425,6 +428,7 @@ class Scheduler:
         self._left_behind = LeftBehind()
         self._engine = None
         self._stopping = []
+        self._stopped = False
         self._stop_asked = self._sources.clock.event()
         self._store = self._new_store()
 

@@ -19,9 +19,9 @@ __all__ = ["LeftBehind", "LocalRuns", "stopping"]
 LEFT_BEHIND = 10
 
 
-def stopping(job: str, state: str = "is stopping") -> RunRefused:
+def stopping(job: str) -> RunRefused:
     """What to tell whoever asks for a run of a scheduler that stops."""
-    return RunRefused(job, why=f"Job {job!r} was not run: this scheduler {state}.", stopping=True)
+    return RunRefused(job, why=f"Job {job!r} was not run: this scheduler is stopping.", stopping=True)
 
 
 class LeftBehind:

@@ -70,16 +70,16 @@ def active(scheduler: Scheduler, name: str) -> Answer:
     return _answered(lambda: [run.to_dict() for run in scheduler.active(name)])
 
 
-def run(scheduler: Scheduler, name: str, wait: Any = None, started_only: bool = False) -> Answer:
+def run(scheduler: Scheduler, name: str, wait: Any = None, until_stopped: bool = False) -> Answer:
     """``POST jobs/NAME/run``: runs a job that is registered here, now, and gives its record when the run has ended.
 
     A run that failed is an answer like any other: its record says so. One that goes on is 202, and null.
 
     Args:
         wait: how long to wait for the end, at the most: a duration, as it came. None: without limit.
-        started_only: whether a scheduler that is not started runs nothing.
+        until_stopped: whether a scheduler that was stopped runs nothing until it is started again.
     """
-    ask = scheduler._run_while_started if started_only else scheduler.run_now
+    ask = scheduler._run_unless_stopped if until_stopped else scheduler.run_now
 
     def ended() -> dict[str, Any] | None:
         record = ask(name, wait=wait)

@@ -75,8 +75,8 @@ class WorkerEndpoint:
         scheduler: whose jobs; it may be started before, later, or never.
         token: what every request must bear. None: no run is possible, and only requests from this host are answered.
         max_runs: how many requests may wait for a run at the same time; fewer than the server's threads.
-        started_only: whether runs are refused while the scheduler is not started. For a process that ends when its
-            scheduler has stopped: a run asked for in between would be cut off.
+        until_stopped: whether runs are refused from the scheduler's stop to its next start. For a process that ends
+            with the stop: a run that is asked for after that would be cut off.
 
     Raises:
         ConfigurationError: not a scheduler; a token of fewer than 16 characters or with others than visible ASCII; or
@@ -86,7 +86,7 @@ class WorkerEndpoint:
     """
 
     def __init__(
-        self, scheduler: Scheduler, token: str | None = None, *, max_runs: int = 4, started_only: bool = False
+        self, scheduler: Scheduler, token: str | None = None, *, max_runs: int = 4, until_stopped: bool = False
     ) -> None:
         if not isinstance(scheduler, Scheduler):
             raise ConfigurationError(f"WorkerEndpoint takes a Scheduler, not {type(scheduler).__name__}.")
@@ -95,7 +95,7 @@ class WorkerEndpoint:
         self._scheduler = scheduler
         self._guard = None if token is None else TokenGuard(token)
         self._max_runs = max_runs
-        self._started_only = started_only
+        self._until_stopped = until_stopped
         self._room = threading.BoundedSemaphore(max_runs)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -158,7 +158,7 @@ class WorkerEndpoint:
             return refusal(503, "busy", message, {"Retry-After": "5"}, job=name)
         try:
             _logger.info("A run of %s is asked for over HTTP by %s.", shown(name), shown(request.remote_addr))
-            return answers.run(self._scheduler, name, told.get("wait"), self._started_only)
+            return answers.run(self._scheduler, name, told.get("wait"), self._until_stopped)
         finally:
             self._room.release()
 

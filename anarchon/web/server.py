@@ -71,7 +71,7 @@ class WorkerServer:
     """
 
     def __init__(self, scheduler: Scheduler, http: str, token: str | None = None) -> None:
-        self._endpoint = WorkerEndpoint(scheduler, token, max_runs=_RUNS, started_only=True)
+        self._endpoint = WorkerEndpoint(scheduler, token, max_runs=_RUNS, until_stopped=True)
         self._listener = _listen(parse_address(http), guarded=token is not None)
         host, port = self._listener.getsockname()[:2]
         self.url = f"http://{Address(host, port)}"

@@ -685,26 +685,25 @@ def test_run_now_while_the_scheduler_stops_is_refused(world: World) -> None:
     gate.set()
 
 
-def test_a_process_that_ends_with_its_stop_runs_nothing_unless_it_is_started(world: World) -> None:
+def test_a_process_that_ends_with_its_stop_runs_nothing_from_it_on(world: World) -> None:
     gate = world.clock.event()
     a = world.scheduler().every("x", "10s", lambda: world.clock.wait(gate, None)).every("y", "10s", nothing)
-    with pytest.raises(RunRefused, match="Job 'y' was not run: this scheduler is not started") as refused:
-        a._run_while_started("y")
-    assert refused.value.stopping
-    a.start()
-    record = a._run_while_started("y")
+    record = a._run_unless_stopped("y")
     assert record is not None and record.trigger == "manual"
+    a.start()
+    assert a._run_unless_stopped("y") is not None
     world.pass_time("10s")
     world.spawn(lambda: a.stop())
-    with pytest.raises(RunRefused, match="Job 'y' was not run: this scheduler is stopping") as refused:
-        a._run_while_started("y")
-    assert refused.value.stopping
-    gate.set()
-    world.settle()
-    with pytest.raises(RunRefused, match="Job 'y' was not run: this scheduler is not started"):
-        a._run_while_started("y")
+    for _ in ("while it stops", "when it has stopped"):
+        with pytest.raises(RunRefused, match="Job 'y' was not run: this scheduler is stopping") as refused:
+            a._run_unless_stopped("y")
+        assert refused.value.stopping
+        gate.set()
+        world.settle()
     with pytest.raises(JobNotRegistered):
-        a._run_while_started("z")
+        a._run_unless_stopped("z")
+    a.start()
+    assert a._run_unless_stopped("y") is not None
 
 
 # -- listeners, identity

@@ -102,13 +102,14 @@ def test_a_run_that_meets_another_is_refused_with_the_holder() -> None:
     assert (seen[0].status, seen[0].body["error"], seen[0].body["holder"]) == (409, "run-refused", "here")
 
 
-def test_a_scheduler_that_is_not_started_runs_nothing_where_that_is_asked() -> None:
+def test_a_scheduler_that_was_stopped_runs_nothing_where_that_is_asked() -> None:
     scheduler = make()
-    answer = answers.run(scheduler, "sync", started_only=True)
+    assert answers.run(scheduler, "sync", until_stopped=True).status == 200
+    assert scheduler.stop()
+    answer = answers.run(scheduler, "sync", until_stopped=True)
     assert (answer.status, answer.body["error"], answer.body["job"]) == (503, "stopping", "sync")
     assert answer.headers == {"Retry-After": "5"}
-    with scheduler:
-        assert answers.run(scheduler, "sync", started_only=True).status == 200
+    assert answers.run(scheduler, "sync").status == 200
 
 
 def test_a_run_that_goes_on_is_accepted_and_has_no_record_yet() -> None:

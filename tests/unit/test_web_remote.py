@@ -164,7 +164,7 @@ def test_a_worker_that_stops_says_so() -> None:
     jobs = Jobs()
     with serving(jobs) as server:
         jobs.scheduler.stop("60s")
-        with pytest.raises(RunRefused, match="Job 'sync' was not run: this scheduler is not started") as raised:
+        with pytest.raises(RunRefused, match="Job 'sync' was not run: this scheduler is stopping") as raised:
             RemoteWorkers(server.url, TOKEN).run_now("sync")
         assert raised.value.stopping
 
