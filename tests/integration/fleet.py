@@ -23,7 +23,7 @@ __all__ = ["Fleet", "Line", "Worker", "cron_at", "only", "together"]
 Line = dict[str, Any]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_LOOK_AGAIN_S = 0.02
+_LOOK_AGAIN_S = 0.05
 
 
 class Worker:
@@ -82,7 +82,7 @@ class Worker:
     def _end(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(60)
 
 
 class Fleet:
@@ -116,10 +116,11 @@ class Fleet:
         *,
         skew_ms: int = 0,
         stop_timeout: str = "20s",
+        renewals: bool = False,
         url: str | None = None,
     ) -> Worker:
         """Starts a worker and returns at once; its log says ``ready`` when its scheduler has been started."""
-        given = {"jobs": list(jobs), "skew_ms": skew_ms, "stop_timeout": stop_timeout}
+        given = {"jobs": list(jobs), "skew_ms": skew_ms, "stop_timeout": stop_timeout, "renewals": renewals}
         if url is not None:
             given["url"] = url
         return self.launch(name, "worker.py", given)
@@ -140,10 +141,10 @@ class Fleet:
         worker = self.workers[name] = Worker(name, process, complaints)
         return worker
 
-    def restart(self, name: str, jobs: Iterable[Line] = ()) -> None:
+    def restart(self, name: str, jobs: Iterable[Line] = (), **more: Any) -> None:
         """Starts a worker anew, after its end, and waits until it is ready."""
         before = len(self.lines("ready", worker=name))
-        self.start(name, jobs)
+        self.start(name, jobs, **more)
         self.wait_for(before + 1, what="ready", worker=name)
 
     def start_all(self, names: Iterable[str], jobs: Iterable[Line] = (), **more: Any) -> None:

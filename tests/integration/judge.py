@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from itertools import pairwise
 
 from fleet import Line
@@ -15,24 +16,36 @@ __all__ = [
     "faults_of_exclusion",
     "faults_of_records",
     "faults_of_runs",
-    "faults_of_shares",
+    "undecided",
 ]
 
 # What a busy machine may put between an instant and the line in the log that tells of it.
 NOISE_MS = 500
 
 
-def faults_of_runs(lines: list[Line], job: str, interval_ms: int, first_ms: int, last_ms: int) -> list[str]:
-    """Each slot from the first to the last has one run, of one attempt, that ends; fences grow with the slots."""
+def faults_of_runs(
+    lines: list[Line], job: str, workers: Collection[str], interval_ms: int, first_ms: int, last_ms: int
+) -> list[str]:
+    """Each slot from the first to the last has one run, of one attempt, that ends; fences grow with the slots.
+
+    On a machine that stands still for longer than the interval a slot may rightly pass without a run, but not in
+    silence: then every worker tells of a skip. Nor is that to be the rule: at least half of the slots have a run.
+    """
     begins: dict[int, list[Line]] = defaultdict(list)
     ends: Counter[tuple[int, int]] = Counter()
-    for line in lines:
-        if line.get("job") == job and line["what"] == "begin":
+    for line in _of(lines, job):
+        if line["what"] == "begin":
             begins[line["slot_ms"]].append(line)
-        if line.get("job") == job and line["what"] == "end":
+        if line["what"] == "end":
             ends[line["slot_ms"], line["attempt"]] += 1
     faults = []
-    for slot_ms in range(first_ms, last_ms + 1, interval_ms):
+    slots_ms = [*range(first_ms, last_ms + 1, interval_ms)]
+    skips = _skips(lines, job)
+    passed_over = [slot_ms for slot_ms in slots_ms if not begins[slot_ms] and set(workers) <= skips[slot_ms]]
+    if 2 * len(passed_over) > len(slots_ms):
+        faults.append(f"{job}: {len(passed_over)} of {len(slots_ms)} slots have no run: {passed_over}.")
+    slots_ms = [slot_ms for slot_ms in slots_ms if slot_ms not in passed_over]
+    for slot_ms in slots_ms:
         runs = begins[slot_ms]
         if len(runs) != 1:
             faults.append(f"{job} {slot_ms}: {len(runs)} runs, by {[run['worker'] for run in runs]}.")
@@ -54,15 +67,14 @@ def faults_of_early_runs(lines: list[Line]) -> list[str]:
     ]
 
 
-def faults_of_shares(lines: list[Line], workers: list[str], least: float) -> list[str]:
-    """Each worker has at least this share of the runs."""
-    runs = Counter(line["worker"] for line in lines if line["what"] == "begin")
-    total = sum(runs.values())
-    return [
-        f"{worker} has {runs[worker]} of {total} runs: less than {least:.0%}."
-        for worker in workers
-        if runs[worker] < least * total
-    ]
+def undecided(
+    lines: list[Line], job: str, workers: Collection[str], interval_ms: int, first_ms: int, last_ms: int
+) -> list[int]:
+    """The slots that somebody may still run: nobody has begun them, and not every worker has told of a skip."""
+    begun = {line["slot_ms"] for line in _of(lines, job) if line["what"] == "begin"}
+    skips = _skips(lines, job)
+    slots_ms = range(first_ms, last_ms + 1, interval_ms)
+    return [slot_ms for slot_ms in slots_ms if slot_ms not in begun and not set(workers) <= skips[slot_ms]]
 
 
 def faults_of_attempts(lines: list[Line], job: str, most: int) -> list[str]:
@@ -108,11 +120,11 @@ def faults_of_records(lines: list[Line], job: str, records: list[RunRecord]) -> 
 
 
 def faults_of_exclusion(lines: list[Line], job: str) -> list[str]:
-    """No two handlers of the job are at work at one time, unless the process of the older one was paused meanwhile."""
+    """No two handlers of the job are at work at one time, unless the process of the older one stood still meanwhile."""
     works = sorted(_works(lines, job), key=lambda work: work[0]["fence"])
     faults = []
     for number, (older, until_ms) in enumerate(works):
-        if _was_paused(lines, older["worker"], older["wall_ms"], until_ms):
+        if _stood_still(lines, older["worker"], older["wall_ms"], until_ms):
             continue
         faults += [
             f"{_told(newer)} began {until_ms - newer['wall_ms']:.0f} ms before {_told(older)} ended."
@@ -141,11 +153,24 @@ def _works(lines: list[Line], job: str) -> list[tuple[Line, float]]:
     return works
 
 
-def _was_paused(lines: list[Line], worker: str, from_ms: float, until_ms: float) -> bool:
-    return any(
-        line["what"] == "paused" and line["worker"] == worker and from_ms - NOISE_MS <= line["wall_ms"] <= until_ms
-        for line in lines
-    )
+def _stood_still(lines: list[Line], worker: str, from_ms: float, until_ms: float) -> bool:
+    """Whether it was paused by its test, or says itself that the machine had no time for it."""
+    for line in lines:
+        if line["what"] == "paused" and line["worker"] == worker and from_ms - NOISE_MS <= line["wall_ms"] <= until_ms:
+            return True
+        if line["what"] == "stood still" and line["worker"] == worker:
+            if from_ms <= line["wall_ms"] and line["from_ms"] <= until_ms:
+                return True
+    return False
+
+
+def _skips(lines: list[Line], job: str) -> dict[int, set[str]]:
+    """Who came late for a slot, or found an older run still going on."""
+    skips: dict[int, set[str]] = defaultdict(set)
+    for line in _of(lines, job):
+        if line["what"] == "skip" and line["reason"] in ("late", "overlap"):
+            skips[line["slot_ms"]].add(line["worker"])
+    return skips
 
 
 def _of(lines: list[Line], job: str) -> list[Line]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from worker import Log
 
-from anarchon import RunContext, Scheduler, open_backend
+from anarchon import Event, RunContext, Scheduler, open_backend
 from anarchon.durations import to_ms
 
 
@@ -27,6 +27,7 @@ class Server:
         self._scheduler = Scheduler(open_backend(given["url"], prefix=given["prefix"]), instance_id="web")
         for number in range(given["jobs"]):
             self._scheduler.every(f"job-{number}", given["every"], self._handler)
+        self._scheduler.on("skip", self._skipped)
 
     def serve(self, hooks: list[str]) -> None:
         self._scheduler.start()
@@ -67,6 +68,9 @@ class Server:
         about = {"job": ctx.job, "slot_ms": to_ms(ctx.slot), "attempt": ctx.attempt, "fence": ctx.fence}
         self._log.write("begin", **about, instance=ctx.instance_id)
         self._log.write("end", **about)
+
+    def _skipped(self, event: Event) -> None:
+        self._log.write("skip", job=event.job, slot_ms=event.slot and to_ms(event.slot), reason=event.reason)
 
 
 if __name__ == "__main__":

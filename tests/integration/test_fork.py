@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 from fleet import Fleet, Line, only, together
-from judge import faults_of_early_runs, faults_of_runs
+from judge import faults_of_early_runs, faults_of_runs, undecided
 
-# Often, so that a fork meets threads at work; not so often that a busy machine could rightly miss a slot.
+# Often, so that a fork meets threads at work.
 JOBS, EVERY_MS = 6, 250
 
 # In turn, so that the forks are spread over what the parent's threads are doing.
@@ -35,23 +35,24 @@ def fork_and_serve(fleet: Fleet) -> None:
     server = fleet.launch("server", "preload.py", given, warnings=("error", "ignore:This process:DeprecationWarning"))
     fleet.wait_for(what="forked")
     found = fleet.wait_for(len(HOOKS), what="found")
-    starters = {line["worker"] for line in found if line["hook"] == "start"}
+    workers = {"parent", *(line["worker"] for line in found if line["hook"] == "start")}
     fleet.wait_until(
-        lambda: starters <= {line["worker"] for line in fleet.lines("begin")}, "every starter has run a job"
+        lambda: {line["worker"] for line in fleet.lines("begin")} == workers, "the parent and every starter run jobs"
     )
-    first_ms = fleet.lines("begin")[-1]["slot_ms"]
+    first_ms = fleet.lines("begin")[-1]["slot_ms"] + EVERY_MS
     last_ms = first_ms + 2000
     for number in range(JOBS):
-        fleet.wait_for(what="end", job=f"job-{number}", slot_ms=last_ms)
+        slots = (f"job-{number}", workers, EVERY_MS, first_ms, last_ms)
+        fleet.wait_until(lambda slots=slots: not undecided(fleet.lines(), *slots), f"every slot of job {number}")
     server.terminate()
     assert server.wait() == 0
     assert only(fleet.lines("stopped"))["children"] == [0] * len(HOOKS)
 
     lines = fleet.lines()
     for number in range(JOBS):
-        assert faults_of_runs(lines, f"job-{number}", EVERY_MS, first_ms, last_ms) == []
+        assert faults_of_runs(lines, f"job-{number}", workers, EVERY_MS, first_ms, last_ms) == []
     assert faults_of_early_runs(lines) == []
-    assert {line["worker"] for line in fleet.lines("begin")} == {"parent", *starters}
+    assert {line["worker"] for line in fleet.lines("begin")} == workers
     assert_names(found, fleet.lines("begin"))
     warned = re.findall(r"^(\d+) WARNING This process was forked", server.complaints, re.MULTILINE)
     assert len(warned) == len(set(warned)) == len(HOOKS)

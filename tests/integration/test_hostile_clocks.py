@@ -64,7 +64,7 @@ def wait_for_both(fleet: Fleet, offset_ms: int) -> None:
         new = fleet.lines("begin")[before:]
         return {line["job"] for line in new if abs(line["slot_ms"] - now_ms) < 1_500} == set(INTERVALS_MS)
 
-    fleet.wait_until(going_on, f"both jobs run with the store's clock {offset_ms} ms ahead of this one", timeout_s=20)
+    fleet.wait_until(going_on, f"both jobs run with the store's clock {offset_ms} ms ahead of this one")
 
 
 def judge(fleet: Fleet, own_clock: bool) -> None:
@@ -77,7 +77,7 @@ def judge(fleet: Fleet, own_clock: bool) -> None:
         if own_clock:
             known = {line["slot_ms"] for line in skips}.union(ran)
             assert set(range(min(ran), max(ran), interval_ms)) <= known, "neither run nor told"
-            assert len(skips) < 20
+            assert len(skips) < 100  # as many as would be told of a year, one by one
         else:
             # A hundred of the year's slots and one line for the rest; a few of the two seconds ahead and back.
             assert 100 < len(skips) < 150

@@ -12,7 +12,7 @@ from judge import (
     faults_of_exclusion,
     faults_of_records,
     faults_of_runs,
-    faults_of_shares,
+    undecided,
 )
 
 from anarchon import RunRecord
@@ -34,11 +34,15 @@ def run(
 
 GOOD = [*run(1000), *run(2000, "two"), *run(3000)]
 
+WORKERS = ["one", "two"]
+
+# What is asked of the judge: the job, who was there, how often it is due, and from when to when.
+SLOTS = ("tick", WORKERS, 1000, 1000, 3000)
+
 
 def test_good_runs_have_no_fault() -> None:
-    assert faults_of_runs(GOOD, "tick", 1000, 1000, 3000) == []
+    assert faults_of_runs(GOOD, *SLOTS) == []
     assert faults_of_early_runs(GOOD) == []
-    assert faults_of_shares(GOOD, ["one", "two"], 0.3) == []
 
 
 @pytest.mark.parametrize(
@@ -54,16 +58,42 @@ def test_good_runs_have_no_fault() -> None:
     ],
 )
 def test_a_bad_run_is_a_fault(lines: list[Line]) -> None:
-    assert len(faults_of_runs(lines, "tick", 1000, 1000, 3000)) == 1
+    assert len(faults_of_runs(lines, *SLOTS)) == 1
 
 
 def test_a_run_before_its_slot_is_a_fault() -> None:
     assert len(faults_of_early_runs([*GOOD, *run(4000, wall_ms=3999)])) == 1
 
 
-def test_a_small_share_is_a_fault() -> None:
-    assert len(faults_of_shares(GOOD, ["one", "two"], 0.4)) == 1
-    assert len(faults_of_shares(GOOD, ["one", "two", "three"], 0.1)) == 1
+def skip(slot_ms: int, worker: str, reason: str = "late") -> Line:
+    return {"what": "skip", "job": "tick", "slot_ms": slot_ms, "worker": worker, "reason": reason}
+
+
+def test_a_slot_that_every_worker_has_told_to_be_a_skip_may_be_without_a_run() -> None:
+    lines = [*run(1000), skip(2000, "one"), skip(2000, "two", "overlap"), *run(3000)]
+    assert undecided(lines, *SLOTS) == []
+    assert faults_of_runs(lines, *SLOTS) == []
+
+
+@pytest.mark.parametrize(
+    "skips",
+    [
+        pytest.param([], id="silence"),
+        pytest.param([skip(2000, "one")], id="one of two"),
+        pytest.param([skip(2000, "one"), skip(2000, "two", "taken")], id="nobody has taken it"),
+        pytest.param([skip(2000, "one"), skip(3000, "two")], id="another slot"),
+    ],
+)
+def test_a_slot_that_passes_in_silence_is_a_fault_once_it_is_decided(skips: list[Line]) -> None:
+    lines = [*run(1000), *skips, *run(3000)]
+    assert undecided(lines, *SLOTS) == [2000]
+    assert len(faults_of_runs(lines, *SLOTS)) == 1
+
+
+def test_more_skips_than_runs_are_a_fault() -> None:
+    skips = [skip(slot_ms, worker) for slot_ms in (2000, 3000) for worker in WORKERS]
+    assert undecided([*run(1000), *skips], *SLOTS) == []
+    assert len(faults_of_runs([*run(1000), *skips], *SLOTS)) == 1
 
 
 def test_attempts_in_order_have_no_fault() -> None:
@@ -142,3 +172,11 @@ def test_what_a_killed_or_paused_process_was_at_is_not_counted_as_work() -> None
     assert faults_of_exclusion([*begun, killed, *newer], "tick") == []
     paused: Line = {"what": "paused", "worker": "one", "wall_ms": 1500}
     assert faults_of_exclusion([*begun, paused, *newer], "tick") == []
+
+
+def test_a_process_that_stood_still_beside_its_work_is_no_excuse() -> None:
+    begun, newer = work(1000, "one", 1000, 5000), work(2000, "two", 3000, 6000)
+    still: Line = {"what": "stood still", "worker": "one", "from_ms": 1200, "wall_ms": 4900}
+    assert faults_of_exclusion([*begun, still, *newer], "tick") == []
+    for other in ({"from_ms": 200, "wall_ms": 900}, {"from_ms": 5100, "wall_ms": 5900}, {"worker": "two"}):
+        assert len(faults_of_exclusion([*begun, {**still, **other}, *newer], "tick")) == 1

@@ -14,7 +14,7 @@ from anarchon import RunRecord
 NAMES = ("one", "two", "three", "four")
 
 # What a busy machine may add between an instant that the library chose and the first line of a handler.
-SLACK_MS = 1_000
+SLACK_MS = 10_000
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def slots_in(delay_ms: int, *later_ms: int) -> list[int]:
 
 
 def add(fleet: Fleet, name: str, slots_ms: list[int], **job: object) -> None:
-    """Every worker that runs registers the job."""
+    """Every worker that runs registers the job: one that is so slow that the first slot is past catches up with it."""
     for worker in fleet.workers.values():
         if worker.running:
-            worker.ask("add", name=name, cron=cron_at(*slots_ms), jitter="100ms", **job)
+            worker.ask("add", name=name, cron=cron_at(*slots_ms), jitter="100ms", catch_up="1m", **job)
 
 
 def holder_of(fleet: Fleet, line: Line) -> Worker:
@@ -54,16 +54,6 @@ def history(fleet: Fleet, job: str) -> list[RunRecord]:
         reader.stop()
 
 
-def last_renewal_ms(fleet: Fleet, job: str, lease_ms: int) -> int:
-    """When the job's one lease was renewed last, on the store's clock."""
-    reader = fleet.reader()
-    try:
-        [run] = reader.active(job)
-        return now_ms() + round(run.lease_left * 1000) - lease_ms
-    finally:
-        reader.stop()
-
-
 @pytest.mark.parametrize(
     ("lasts", "kills"),
     [((20, 4), 1), pytest.param((20, 20), 5, marks=[pytest.mark.soak, pytest.mark.timeout(600)])],
@@ -72,7 +62,7 @@ def test_a_killed_holder_is_taken_over_within_a_lease_and_a_heartbeat(
     fleets: list[Fleet], lasts: tuple[float, float], kills: int
 ) -> None:
     def scenario(fleet: Fleet) -> None:
-        fleet.start_all(NAMES)
+        fleet.start_all(NAMES, renewals=True)
         for number in range(kills):
             delay_ms = kill_a_holder(fleet, f"killed-{number}", lasts)
             print(f"{fleet!r}: attempt 2 began {delay_ms} ms after the last renewal, with a lease of 3000 ms")
@@ -84,12 +74,10 @@ def test_a_killed_holder_is_taken_over_within_a_lease_and_a_heartbeat(
 def kill_a_holder(fleet: Fleet, job: str, lasts: tuple[float, float]) -> int:
     add(fleet, job, slots_in(1500), lasts=lasts, lease="3s")
     first = only(fleet.wait_for(what="begin", job=job))
-    # In the middle: after a renewal or two.
-    fleet.wait_until(lambda: now_ms() - first["wall_ms"] > 1500, "a second and a half of the run")
+    fleet.wait_for(2, what="renewed", job=job)
     holder_of(fleet, first).kill()
-    renewed_ms = last_renewal_ms(fleet, job, lease_ms=3000)
     second = fleet.wait_for(2, what="begin", job=job)[1]
-    delay_ms = second["wall_ms"] - renewed_ms
+    delay_ms = second["wall_ms"] - fleet.lines("renewed", job=job, worker=first["worker"])[-1]["asked_ms"]
 
     assert second["worker"] != first["worker"]
     assert (second["attempt"], second["trigger"], second["slot_ms"]) == (2, "takeover", first["slot_ms"])
@@ -102,7 +90,7 @@ def kill_a_holder(fleet: Fleet, job: str, lasts: tuple[float, float]) -> int:
     assert (lost.fence, success.fence) == (first["fence"], second["fence"])
     assert len(fleet.lines(what="begin", job=job)) == 2
 
-    fleet.restart(first["worker"])
+    fleet.restart(first["worker"], renewals=True)
     return delay_ms
 
 
@@ -140,17 +128,15 @@ def test_a_paused_holder_finds_its_lease_lost_and_changes_nothing_but_its_own_re
 
 def pause_a_holder(fleet: Fleet) -> None:
     fleet.start_all(NAMES)
-    older_ms, newer_ms = slots_in(1500, 5000)
+    older_ms, newer_ms = slots_in(1500, 6000)
     # Its first attempts last, its second one is done at once: so the older slot is over when the newer one is due.
-    add(fleet, "paused", [older_ms, newer_ms], lasts=[60, 0], lease="2s")
+    add(fleet, "paused", [older_ms, newer_ms], lasts=[60, 0], lease="4s")
     first = only(fleet.wait_for(what="begin", job="paused"))
     paused = holder_of(fleet, first)
     paused.pause()
-    paused_ms = now_ms()
     fleet.wait_for(what="success", job="paused", slot_ms=older_ms, attempt=2)
     newer = only(fleet.wait_for(what="begin", job="paused", slot_ms=newer_ms))
     assert newer["worker"] != paused.name
-    fleet.wait_until(lambda: now_ms() - paused_ms > 6000, "three leases")
     before = kept(fleet)
     paused.resume()
 

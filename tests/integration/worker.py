@@ -20,10 +20,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from anarchon import Event, RunContext, RunRefused, Scheduler, open_backend
+from anarchon import Event, LeaseBackend, RunContext, RunRefused, Scheduler, open_backend
 from anarchon.clock import SystemClock
 from anarchon.durations import to_ms
+from anarchon.records import Verdict
 from anarchon.sources import Sources
+
+# What a lease's margin is not meant for.
+_STANDSTILL_S = 0.2
 
 
 class SkewedClock(SystemClock):
@@ -68,9 +72,12 @@ class Worker:
     def __init__(self, given: dict[str, Any]) -> None:
         self._log = Log(given["log"], given["name"])
         self._stop_timeout = given["stop_timeout"]
+        backend = open_backend(given["url"], prefix=given["prefix"])
+        if given["renewals"]:
+            self._log_renewals(backend)
         self._scheduler = _Scheduler(
             lambda: self._log.write("ready"),
-            open_backend(given["url"], prefix=given["prefix"]),
+            backend,
             instance_id=given["name"],
             sources=Sources(clock=SkewedClock(given["skew_ms"])),
             log=True,
@@ -82,6 +89,7 @@ class Worker:
 
     def work(self) -> None:
         threading.Thread(target=self._obey, name="wishes", daemon=True).start()
+        threading.Thread(target=self._watch_for_standstills, name="standstills", daemon=True).start()
         in_time = self._scheduler.run_forever(self._stop_timeout)
         self._log.write("stopped", in_time=in_time, threads=self._threads())
 
@@ -129,13 +137,19 @@ class Worker:
         self._log.write("ran", job=name, times=times)
 
     def threads(self, label: str) -> None:
-        """Tells every thread of this process but the main one and this."""
+        """Tells every thread of this process but the main one and this file's."""
         self._log.write("threads", label=label, threads=self._threads())
 
-    def most_threads(self, label: str, seconds: float) -> None:
-        """Tells how many threads this process has at most in this time, the main one and this not counted."""
+    def most_threads(self, label: str, least: int, seconds: float) -> None:
+        """Tells how many threads this process has at most in the time after it had the least that it must have.
+
+        The main one and this file's are not counted.
+        """
+        most = self._threads()
+        while len(most) < least:
+            time.sleep(0.05)
+            most = self._threads()
         end = time.monotonic() + seconds
-        most: list[tuple[str, int | None]] = []
         while time.monotonic() < end:
             most = max(most, self._threads(), key=len)
             time.sleep(0.05)
@@ -148,11 +162,24 @@ class Worker:
             pages = int(statm.read().split()[1])
         self._log.write("memory", label=label, kib=pages * resource.getpagesize() // 1024)
 
+    def _log_renewals(self, backend: LeaseBackend) -> None:
+        """Logs each renewal of a lease, and when it was asked for: from then on at the earliest the lease counts."""
+        renew = backend.heartbeat
+
+        def heartbeat(job: str, run_id: str, token: str, lease_ms: int) -> Verdict:
+            asked_ms = time.time_ns() // 1_000_000
+            verdict = renew(job, run_id, token, lease_ms)
+            if verdict is Verdict.OK:
+                self._log.write("renewed", job=job, slot_ms=int(run_id), asked_ms=asked_ms)
+            return verdict
+
+        backend.heartbeat = heartbeat  # type: ignore[method-assign]
+
     def _threads(self) -> list[tuple[str, int | None]]:
         return [
             (thread.name, thread.ident)
             for thread in threading.enumerate()
-            if thread.name not in ("MainThread", "wishes")
+            if thread.name not in ("MainThread", "wishes", "standstills")
         ]
 
     def _tell(self, event: Event) -> None:
@@ -169,6 +196,16 @@ class Worker:
             error=None if event.exception is None else str(event.exception),
             cause=None if event.exception is None else type(event.exception.__cause__ or event.exception).__name__,
         )
+
+    def _watch_for_standstills(self) -> None:
+        """Tells when this process has not been given the processor for a while, whoever is to blame for that."""
+        seen = time.monotonic()
+        while True:
+            time.sleep(_STANDSTILL_S / 2)
+            before, seen = seen, time.monotonic()
+            if seen - before > _STANDSTILL_S:
+                now_ms = time.time_ns() // 1_000_000
+                self._log.write("stood still", from_ms=now_ms - round(1000 * (seen - before)))
 
     def _obey(self) -> None:
         # Not sys.stdin: a daemon thread inside its lock would be in the way of the interpreter's end.
