@@ -76,14 +76,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def run(start: Start, *arguments: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a command."""
     process = start(*arguments)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=100)
     return process.returncode, out, err
 
 
 def end(process: Process, number: signal.Signals) -> tuple[int, str]:
     """Exit code and standard error of a process that is sent a signal."""
     process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=100)
     return process.returncode, err
 
 
@@ -162,7 +162,7 @@ def test_a_reader_of_the_output_that_leaves_early_is_no_error(start: Start) -> N
     process = start("history", "jobs:scheduler", "quick")
     assert process.stdout is not None
     process.stdout.close()
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=100)
     assert err == ""
     assert process.returncode == 141
 
@@ -196,6 +196,8 @@ def test_a_history_is_read_from_redis_by_url_and_prefix(start: Start, redis_url:
 def test_the_installed_command_finds_the_current_directory(tmp_path: Path, start: Start) -> None:
     """The script's own directory is first on its path, and the current one is not on it at all."""
     command = Path(sys.executable).parent / "anarchon"
-    done = subprocess.run([command, "jobs", "jobs:scheduler"], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [command, "jobs", "jobs:scheduler"], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("JOB")

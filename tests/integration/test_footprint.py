@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import redis
@@ -18,16 +21,28 @@ LIMIT_KIB = {"redis": 4_000, "sqlite": 4_000 + 2 * 2_000}
 HISTORY = 50
 
 
+@pytest.fixture
+def fleets(make_fleet: Callable[[str], Fleet]) -> Iterator[dict[Fleet, int]]:
+    """A fleet on each kind of store, and its limit. The file lies in memory where there is such a place: thousands of
+    writes are not to wait for a disk here."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with TemporaryDirectory(dir=memory) as directory:
+        in_memory = Fleet(Path(directory, "fleet"), f"sqlite:///{directory}/jobs.db")
+        yield {make_fleet("redis"): LIMIT_KIB["redis"], in_memory: LIMIT_KIB["sqlite"]}
+        in_memory.close()
+        assert "Traceback" not in in_memory.complaints()
+
+
 @pytest.mark.parametrize("runs", [2_000, pytest.param(10_000, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
-def test_memory_and_keys_stay_the_same_over_thousands_of_runs(make_fleet: Callable[[str], Fleet], runs: int) -> None:
-    kinds = {make_fleet(kind): kind for kind in ("redis", "sqlite")}
-    together(kinds, lambda fleet: run_so_often(fleet, runs, LIMIT_KIB[kinds[fleet]]))
+def test_memory_and_keys_stay_the_same_over_thousands_of_runs(fleets: dict[Fleet, int], runs: int) -> None:
+    together(fleets, lambda fleet: run_so_often(fleet, runs, fleets[fleet]))
 
 
 def run_so_often(fleet: Fleet, runs: int, limit_kib: int) -> None:
     """Runs two jobs: one as fast as it comes by hand, one on schedule meanwhile."""
     jobs = [
-        {"name": "by-hand", "every": "1h", "history_limit": HISTORY},
+        # Due every ten years: a slot that came due would be in the way of a run by hand.
+        {"name": "by-hand", "every": "3650d", "history_limit": HISTORY},
         {"name": "on-schedule", "every": "20ms", "history_limit": HISTORY},
     ]
     fleet.start_all(["worker"], jobs)
@@ -68,5 +83,5 @@ def shape(fleet: Fleet) -> dict[str, int]:
     keys = 0
     if fleet.prefix is not None:
         with redis.Redis.from_url(fleet.url) as client:
-            keys = sum(1 for _ in client.scan_iter(match=f"{fleet.prefix}*", count=1000))
+            keys = len(set(client.scan_iter(match=f"{fleet.prefix}*", count=1000)))  # it may tell a key twice
     return {"keys": keys, **counts}

@@ -70,7 +70,7 @@ def run(where: str, ending: str, store: str) -> tuple[dict[str, Any], list[str],
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", SCRIPT, where, ending, store],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=True,
     )
     *said, last = ended.stdout.splitlines()
@@ -109,7 +109,7 @@ def test_a_child_that_comes_back_says_nothing_to_redis(redis_url: str, prefix: s
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, "handler", "returns", redis_url],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=True,
     )
     seen = json.loads(ended.stdout.splitlines()[-1])
@@ -130,7 +130,7 @@ def handler():
     done.set()
 
 with Scheduler(sys.argv[1]).every("x", "1s", handler) as scheduler:
-    assert done.wait(30)
+    assert done.wait(60)
 print([record.status for record in scheduler.history("x")][-1])
 """
 
@@ -140,7 +140,7 @@ def test_a_pool_of_a_handlers_own_works_and_is_not_told_that_it_runs_no_jobs(tmp
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", POOL, f"sqlite:///{tmp_path}/jobs.db"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=True,
     )
     assert ended.stdout == "success\n"

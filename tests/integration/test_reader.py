@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -32,12 +33,23 @@ def test_a_reader_with_a_read_only_account_answers_history_last_run_and_active(
         fleet.start_all(["worker"], [{"name": "tick", "every": "1s"}, {"name": "long", "every": "1s", "lasts": [60]}])
         begun = fleet.wait_for(what="begin", job="long")[0]
         fleet.wait_for(2, what="success", job="tick")
-        fleet.workers["worker"].pause()  # so that whatever changes is the reader's doing
+        # So that whatever changes is the reader's doing.
+        fleet.wait_until(lambda: paused_beside(fleet, "tick"), "the worker is paused, and no tick is going on")
         ask_all(fleet, server.url.replace("//", "//reader:look@"), begun["slot_ms"])
         with redis.Redis.from_url(server.url) as admin:
             assert admin.execute_command("ACL", "LOG") == []
     finally:
         fleet.close()
+
+
+def paused_beside(fleet: Fleet, job: str) -> bool:
+    """Pauses the worker, unless that is in the middle of a run of the job."""
+    fleet.workers["worker"].pause()
+    with closing(fleet.backend()) as backend:
+        if not backend.active(job):
+            return True
+    fleet.workers["worker"].resume()
+    return False
 
 
 def ask_all(fleet: Fleet, url: str, long_slot_ms: int) -> None:

@@ -31,7 +31,7 @@ def started(backend: LeaseBackend) -> tuple[Scheduler, list[Event]]:
     errors: list[Event] = []
     scheduler = Scheduler(backend).every("a", "1h", lambda: None).every("b", "1h", lambda: None)
     scheduler.on("error", errors.append).start()
-    assert asked.wait(10)
+    assert asked.wait(60)
     return scheduler, errors
 
 
