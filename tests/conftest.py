@@ -25,14 +25,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+#: How long whoever talks to the session's server waits for it: on a busy machine it may take its time, like everybody.
+_PATIENTLY = "socket_connect_timeout=30&socket_timeout=30"
+
+
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a real server: REDIS_URL from the environment, else one that is started for this run of the tests."""
-    if os.environ.get("REDIS_URL"):
-        yield os.environ["REDIS_URL"]
+    given = os.environ.get("REDIS_URL")
+    if given:
+        yield f"{given}{'&' if '?' in given else '?'}{_PATIENTLY}"
         return
     server = RedisServer(tmp_path_factory.mktemp("redis"), appendonly="no")
-    yield server.start().url
+    yield f"{server.start().url}?{_PATIENTLY}"
     server.kill()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,11 +153,17 @@ def server_binary() -> str:
 
 
 def free_port() -> int:
-    """A TCP port of this host that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of this host that nobody listens on, nor on the one 10,000 above, where the nodes of a cluster talk.
+
+    Both lie below those that the kernel deals out (32,768 and above on Linux). One of these could be anybody's in the
+    next moment, or while a server is stopped that is to come back to it.
+    """
+    while True:
+        port = random.SystemRandom().randrange(10_000, 22_000)
+        with socket.socket() as probe, socket.socket() as above, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            above.bind(("127.0.0.1", port + 10_000))
+            return port
 
 
 class MemcachedServer:
