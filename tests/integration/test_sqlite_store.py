@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from anarchon.backends import sqlite_door
 from anarchon.backends.sqlite import SQLiteBackend
 from anarchon.backends.sqlite_file import APPLICATION_ID
 from anarchon.clock import SystemClock
@@ -123,6 +124,12 @@ def no_child_outlives_its_test() -> Iterator[None]:
         child.kill()
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks waits for a minute: where many ask at once and the disk is slow, three seconds may be too short."""
+    monkeypatch.setattr(sqlite_door, "LIMIT_MS", 60_000)
+
+
 class Signal:
     """An event between processes: it is set by one and waited for by another."""
 
@@ -190,6 +197,7 @@ def refusal(call: Callable[[], object]) -> str:
 
 
 class TestProcesses:
+    @pytest.mark.usefixtures("patient")
     def test_of_four_processes_that_claim_fifty_slots_exactly_one_wins_each(self, path: Path, signals: Any) -> None:
         started, go = signals(), signals()
         slots = [time.time_ns() // 10**9 * SECOND_MS - (100 - number) * SECOND_MS for number in range(50)]
@@ -218,6 +226,7 @@ class TestProcesses:
         fences = [fence for _, fence in won]
         assert fences == sorted(set(fences))
 
+    @pytest.mark.usefixtures("patient")
     def test_processes_that_make_the_file_at_the_same_moment_do_not_clash(self, tmp_path: Path, signals: Any) -> None:
         for number in range(8):
             go = signals()
@@ -276,7 +285,7 @@ class TestForks:
         assert backend.history("sync", 10) == []
 
         def work() -> tuple[str, str]:
-            assert not [file for file in open_files() if "jobs.db" in file]
+            assert files_of_the_store() == []
             return backend.claim(request(1_000, "b")).outcome.value, backend.claim(request(2_000, "c")).outcome.value
 
         assert Child(work).value() == ["running", "won"]
@@ -402,11 +411,12 @@ class TestForks:
         assert len(backend.active("sync")) == 3
 
 
+@pytest.mark.usefixtures("patient")
 class TestThreads:
     def test_thousands_of_short_threads_leave_no_connection_behind(self, backend: SQLiteBackend) -> None:
         backend.claim(request(1_000))
         backend.history("sync", 1)
-        before = len(open_files())
+        before = files_of_the_store()
         failures: list[BaseException] = []
 
         def work() -> None:
@@ -423,7 +433,7 @@ class TestThreads:
             for thread in threads:
                 thread.join(30)
         assert failures == []
-        assert len(open_files()) == before
+        assert files_of_the_store() == before
 
     def test_of_many_threads_that_claim_at_once_one_wins_and_none_fails(self, backend: SQLiteBackend) -> None:
         barrier = threading.Barrier(24)
@@ -447,7 +457,7 @@ class TestThreads:
             backend.bound_calls(100)
             begun = time.monotonic()
             assert "other threads kept it busy for longer than 100ms" in refusal(lambda: backend.claim(request(2_000)))
-            assert time.monotonic() - begun < 10
+            assert time.monotonic() - begun < 50
             # Readers have a connection of their own; and close gives up too, and harms nobody.
             assert backend.history("sync", 1) == [record(1)]
             backend.close()
@@ -475,7 +485,7 @@ class TestLocks:
             BackendError, match=r"jobs\.db: other processes kept it locked for longer than 200ms"
         ) as caught:
             backend.claim(request(1_000))
-        assert 0.15 < time.monotonic() - begun < 10
+        assert 0.15 < time.monotonic() - begun < 50
         assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
         assert backend.history("sync", 1) == [record(1)]
         assert backend.active("sync") == []
@@ -502,7 +512,7 @@ class TestLocks:
     ) -> None:
         begun = time.monotonic()
         assert "longer than 3s" in refusal(lambda: backend.claim(request(1_000)))
-        assert 2.5 < time.monotonic() - begun < 12
+        assert 2.5 < time.monotonic() - begun < 50
 
     def test_a_new_file_that_is_locked_is_an_error_for_a_while(self, backend: SQLiteBackend, path: Path) -> None:
         backend.bound_calls(100)
@@ -739,12 +749,13 @@ at_fork: list[Callable[[], object]] = []
 os.register_at_fork(before=lambda: [call() for call in at_fork])
 
 
-def open_files() -> list[str]:
+def files_of_the_store() -> list[str]:
+    """Those that this process has open."""
     files = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # The one by which the directory itself was read.
             files.append(os.readlink(f"/proc/self/fd/{name}"))
-    return files
+    return sorted(file for file in files if "jobs.db" in file)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -760,7 +771,7 @@ def run_script(script: str, *before: str) -> subprocess.CompletedProcess[str]:
     indent = len(lines[0]) - len(lines[0].lstrip())
     text = "\n".join(line[indent:] for line in lines)
     command = [*before, text] if before else [sys.executable, "-c", text]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
 def can_mount() -> bool:

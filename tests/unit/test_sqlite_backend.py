@@ -486,6 +486,7 @@ class TestWhatItKeeps:
     ) -> None:
         slot_ms = clock.now_ms()
         backend.claim(request(slot_ms))
+        backend._writer.limit_ms = 60_000  # not to give up on a machine that stands still meanwhile
         answers = []
         asked = threading.Event()
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
