@@ -11,7 +11,7 @@ from datetime import timezone
 from pathlib import Path
 
 from anarchon.backends.sqlite import SQLiteBackend
-from anarchon.demo.judge import Facts, expected, judge
+from anarchon.demo.judge import Facts, expected, judge, passed_over
 from anarchon.demo.plan import EVERY_MS, JOBS
 from anarchon.demo.processes import Workers
 from anarchon.demo.watcher import Watcher
@@ -48,8 +48,10 @@ def _conclude(facts: Facts, tell: Callable[[str], object]) -> bool:
     slots = list(expected(facts.since_ms, facts.until_ms))
     lost, success = sorted((r for r in facts.history if r.job == "billing"), key=lambda r: r.attempt)
     counts = " and ".join(f"{sum(job == name for name, _ in slots)} slots of {job}" for job in EVERY_MS)
+    excused = len(passed_over(facts))
+    but = f" but {excused} that passed while this host stood still" if excused else ""
     tell(
         f"As it should be: attempt 1 of billing was lost with {lost.instance_id}, attempt 2 is a success of"
-        f" {success.instance_id} with a greater fence;\nnone of the {counts} was lost, and no slot ran twice."
+        f" {success.instance_id} with a greater fence;\nnone of the {counts} was lost{but}, and no slot ran twice."
     )
     return True

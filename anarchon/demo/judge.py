@@ -16,7 +16,7 @@ from anarchon.demo.plan import EVERY_MS
 from anarchon.durations import from_ms, to_ms
 from anarchon.records import RunRecord
 
-__all__ = ["Facts", "clock_time", "expected", "judge"]
+__all__ = ["Facts", "clock_time", "expected", "judge", "passed_over"]
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,17 @@ def _twice(facts: Facts) -> Iterator[str]:
 
 
 def _missing(facts: Facts) -> Iterator[str]:
-    """Each slot has a run that ended."""
+    """Each slot has a run that ended, but for some that passed while the host stood still."""
     ended = {(line.job, line.slot_ms) for line in facts.lines if line.what == "end"}
     late = {(line.job, line.slot_ms): line.worker for line in facts.lines if line.what == "late"}
-    for job, slot_ms in expected(facts.since_ms, facts.until_ms):
-        if (job, slot_ms) not in ended:
+    slots, excused = list(expected(facts.since_ms, facts.until_ms)), passed_over(facts)
+    for job, slot_ms in slots:
+        if (job, slot_ms) not in ended and (job, slot_ms) not in excused:
             who = late.get((job, slot_ms))
             why = f"{who} came too late for it" if who else "nobody says why"
             yield f"The slot {clock_time(slot_ms)} of {job} was not run: {why}."
+    if 2 * len(excused) > len(slots):
+        yield f"{len(excused)} of {len(slots)} slots were not run: all workers came too late for them."
 
 
 def _history(facts: Facts) -> Iterator[str]:
@@ -107,6 +110,21 @@ def _ends(facts: Facts) -> Iterator[str]:
     for worker, code in facts.exit_codes.items():
         if worker != facts.killed and code != 0:
             yield f"{worker} ended with exit code {code}."
+
+
+def passed_over(facts: Facts) -> set[tuple[str, int]]:
+    """The slots that nobody began since everybody came too late: the next was due before any of them woke up.
+
+    So it is on a host that stands still for longer than a second; a worker that was killed need not have told it.
+    """
+    begun = {(line.job, line.slot_ms) for line in facts.lines if line.what == "begin"}
+    late: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for line in facts.lines:
+        if line.what == "late":
+            late[line.job, line.slot_ms].add(line.worker)
+    alive = set(facts.exit_codes) - {facts.killed}
+    slots = expected(facts.since_ms, facts.until_ms)
+    return {slot for slot in slots if slot not in begun and late[slot] and late[slot] >= alive}
 
 
 def expected(since_ms: int, until_ms: int) -> Iterator[tuple[str, int]]:

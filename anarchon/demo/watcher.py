@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 
 from anarchon.clock import SystemClock
@@ -41,6 +42,7 @@ class Watcher:
         self._lines: list[Line] = []
         self._up: set[str] = set()
         self._stored: set[tuple[str, int]] = set()
+        self._late: dict[tuple[str, int], set[str]] = defaultdict(set)
         self._holder: str | None = None
         self._steps = 0
         self._killed: str | None = None
@@ -105,6 +107,7 @@ class Watcher:
             self._until_ms = max(self._from_ms + _LASTS_MS, line.at_ms) // 1000 * 1000
 
     def _on_late(self, line: Line) -> None:
+        self._late[line.job, line.slot_ms].add(line.worker)
         self._say(f"{line.worker} comes too late for {line.job} {clock_time(line.slot_ms)}", line)
 
     def _on_error(self, line: Line) -> None:
@@ -114,14 +117,14 @@ class Watcher:
         """Kills the holder of billing, at a moment when it holds nothing else.
 
         A tick that it takes with it could rightly be lost or run again, and nobody could tell that from a fault. So:
-          1. every slot that was due is stored, and the next is still to come
+          1. every slot that was due is over, and the next is still to come
           2. it is frozen
           3. if the next slot has not come even now, it has not claimed it, and never will; else it is let go on
         """
         now_ms = self._clock.now_ms()
         if self._killed or self._holder is None or len(self._up) < len(WORKERS) or self._steps not in _MIDDLE:
             return
-        if not self._all_stored(now_ms):
+        if not self._all_over(now_ms):
             return
         self._workers.freeze(self._holder)
         if self._clock.now_ms() // 1000 > now_ms // 1000:
@@ -132,15 +135,19 @@ class Watcher:
         self._say(f"{self._killed} is killed (kill -9) in the middle of billing")
         self._heartbeat_ms = self._last_heartbeat_ms()
 
-    def _all_stored(self, until_ms: int) -> bool:
+    def _all_over(self, until_ms: int) -> bool:
+        """Whether each slot is stored, or has passed while all who live were late for it."""
         assert self._since_ms is not None
-        return all(slot in self._stored for slot in expected(self._since_ms, until_ms))
+        alive = set(WORKERS) - {self._killed}
+        return all(slot in self._stored or self._late[slot] >= alive for slot in expected(self._since_ms, until_ms))
 
     def _last_heartbeat_ms(self) -> int | None:
         """When the holder last renewed its lease, as the store has it; None where the lease is over already."""
+        # Before the store is asked: an answer that takes its time must not make the lease seem younger than it is.
+        now_ms = self._clock.now_ms()
         for run in self._reader.active("billing"):
-            if run.lease_left > 0:
-                return self._clock.now_ms() + round(run.lease_left * 1000) - BILLING_LEASE_MS
+            if run.lease_left > 0 and run.instance_id == self._killed:
+                return now_ms + round(run.lease_left * 1000) - BILLING_LEASE_MS
         return None
 
     def _after_heartbeat(self, line: Line) -> str:
@@ -153,7 +160,7 @@ class Watcher:
         if self._until_ms is None:
             return False
         patience_ms = self._until_ms + max(EVERY_MS.values())
-        return self._all_stored(self._until_ms) or self._clock.now_ms() > patience_ms
+        return self._all_over(self._until_ms) or self._clock.now_ms() > patience_ms
 
     def _say(self, text: str, line: Line | None = None) -> None:
         at_ms = self._clock.now_ms() if line is None else line.at_ms

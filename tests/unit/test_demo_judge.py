@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from anarchon import RunRecord
-from anarchon.demo.judge import Facts, expected, judge
+from anarchon.demo.judge import Facts, expected, judge, passed_over
 from anarchon.demo.lines import Line
 from anarchon.durations import from_ms
 
@@ -102,8 +102,35 @@ def test_a_slot_that_was_not_run_is_found() -> None:
     lost = without(facts, lambda line: line.job == "tick" and line.slot_ms == slot_ms)
     lost = replace(lost, history=[r for r in facts.history if r.run_id != str(slot_ms)])
     assert judge(lost) == ["The slot 22:13:26 of tick was not run: nobody says why."]
-    told = replace(lost, lines=[*lost.lines, Line("worker-2", "late", slot_ms + 900, "tick", slot_ms)])
-    assert judge(told) == ["The slot 22:13:26 of tick was not run: worker-2 came too late for it."]
+    told = replace(lost, lines=[*lost.lines, Line("worker-1", "late", slot_ms + 900, "tick", slot_ms)])
+    assert judge(told) == ["The slot 22:13:26 of tick was not run: worker-1 came too late for it."]
+
+
+def late(facts: Facts, *slots_ms: int, by: tuple[str, ...] = ("worker-1", "worker-2")) -> Facts:
+    """Nobody ran these slots of tick, and each of those says that it was late for them."""
+    facts = without(facts, lambda line: line.job == "tick" and line.slot_ms in slots_ms)
+    told = [Line(name, "late", slot_ms + 1_100, "tick", slot_ms) for slot_ms in slots_ms for name in by]
+    kept = [r for r in facts.history if r.job != "tick" or int(r.run_id) not in slots_ms]
+    return replace(facts, lines=[*facts.lines, *told], history=kept)
+
+
+def test_a_slot_for_which_all_who_lived_came_too_late_is_no_fault_and_counted() -> None:
+    facts = late(good(), START_MS + 3_000)
+    assert judge(facts) == []
+    assert passed_over(facts) == {("tick", START_MS + 3_000)}
+    after_the_kill = late(good(), START_MS + 6_000, by=("worker-2",))
+    assert judge(after_the_kill) == []
+    assert passed_over(good()) == set()
+
+
+def test_a_slot_for_which_one_of_two_came_too_late_is_found() -> None:
+    facts = replace(late(good(), START_MS + 3_000, by=("worker-2",)), killed=None)
+    assert "The slot 22:13:23 of tick was not run: worker-2 came too late for it." in judge(facts)
+
+
+def test_more_slots_that_passed_than_were_run_are_a_fault() -> None:
+    facts = late(good(), *range(START_MS + 1_000, START_MS + 8_000, 1_000))
+    assert judge(facts) == ["7 of 12 slots were not run: all workers came too late for them."]
 
 
 def test_a_slot_that_began_and_did_not_end_was_not_run() -> None:
