@@ -599,9 +599,9 @@ def test_a_worker_without_jobs_is_refused(module: Module, capsys: pytest.Capture
     )
 
 
-@pytest.mark.parametrize("heeds", [True, False])
+@pytest.mark.parametrize(("heeds", "stop_timeout"), [(True, "60s"), (False, "50ms")])
 def test_a_worker_ends_with_what_came_of_its_stop(
-    heeds: bool, module: Module, caplog: pytest.LogCaptureFixture
+    heeds: bool, stop_timeout: str, module: Module, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = module(
         f"""
@@ -617,7 +617,7 @@ def test_a_worker_ends_with_what_came_of_its_stop(
         """
     )
     scheduler = load_scheduler(f"{name}:scheduler")
-    assert main(["worker", f"{name}:scheduler", "--stop-timeout", "50ms"]) == (0 if heeds else 1)
+    assert main(["worker", f"{name}:scheduler", "--stop-timeout", stop_timeout]) == (0 if heeds else 1)
     told = [record.getMessage() for record in caplog.records]
     assert told[0] == f"here runs 1 job of {name}:scheduler until SIGTERM or SIGINT."
     assert any(" start slot=" in line for line in told)

@@ -15,12 +15,6 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 
-@pytest.fixture(autouse=True)
-def soon_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault may leave a thread for ever: that is known soon enough."""
-    monkeypatch.setattr(world, "REAL_SECONDS", 1)
-
-
 def run(test: str) -> pytest.ExitCode | int:
     """Runs one test of this folder, inside of this process."""
     here = [f"--rootdir={ROOT}", f"--config-file={ROOT}/setup.cfg"]
@@ -28,7 +22,9 @@ def run(test: str) -> pytest.ExitCode | int:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_fault_is_noticed(fault: Fault) -> None:
+def test_fault_is_noticed(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A fault may leave a thread for ever: that is known soon enough.
+    monkeypatch.setattr(world, "REAL_SECONDS", 1)
     with fault.made():
         assert run(fault.noticed_by) == pytest.ExitCode.TESTS_FAILED
 

@@ -35,7 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "anarchon", source / "anarchon", ignore=LEFT_OUT)
     build = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
     built = source / "wheels"
-    done = subprocess.run([sys.executable, "-c", build, built], cwd=source, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", build, built], cwd=source, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     return built / done.stdout.split()[-1]
 
@@ -81,7 +81,7 @@ def test_the_wheel_works_by_itself(wheel: Path, tmp_path: Path) -> None:
         env=alone,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
     )
     assert done.returncode == 0, done.stderr
     file, version = done.stdout.split()
@@ -113,7 +113,7 @@ def test_the_public_names_are_sorted_and_there() -> None:
 def test_importing_the_package_loads_no_store_driver() -> None:
     """Who keeps jobs in SQLite should not pay for redis-py."""
     ask = "import sys, anarchon; print('redis' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", ask], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", ask], cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert done.stdout.strip() == "False", done.stderr
 
 

@@ -378,7 +378,7 @@ def test_in_the_child_of_a_fork_the_scheduler_is_not_started_and_can_be(run: Cal
 
 def test_what_the_child_is_told_names_what_to_call_where(run: Callable[[str], Script]) -> None:
     script = run("""
-        scheduler.every("x", "1h", heeds)
+        scheduler.every("x", "3650d", heeds)
         scheduler.start()
         child = os.fork()
         if child == 0:
@@ -414,7 +414,7 @@ def test_a_fork_while_the_parent_holds_every_lock_leaves_none_locked(run: Callab
     """
     script = run("""
         import anarchon.store as store
-        scheduler.every("x", "1h", heeds)
+        scheduler.every("x", "3650d", heeds)
         scheduler.start()
         held, done = threading.Event(), threading.Event()
         def hold():

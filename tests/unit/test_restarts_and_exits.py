@@ -81,14 +81,14 @@ def deaf():
     began.release()
     time.sleep(60)
 
-schedulers = [Scheduler(MemoryBackend()).every("x", "100ms", deaf, jitter=0).start() for _ in range(4)]
+schedulers = [Scheduler(MemoryBackend()).every("x", "100ms", deaf, jitter=0).start() for _ in range(20)]
 for _ in schedulers:
-    assert began.acquire(timeout=10)
+    assert began.acquire(timeout=60)
 """
 
 
 def test_the_exit_of_many_schedulers_takes_no_longer_than_that_of_one() -> None:
     began = time.monotonic()
-    subprocess.run([sys.executable, "-c", EXITS], check=True, timeout=60)
-    # Two seconds for all of them; eight were they waited for one after another.
-    assert time.monotonic() - began < 7
+    subprocess.run([sys.executable, "-c", EXITS], check=True, timeout=100)
+    # Two seconds for all of them; forty were they waited for one after another.
+    assert time.monotonic() - began < 40

@@ -32,7 +32,7 @@ class Waiter:
         self.answer = wait()
 
     def is_back(self) -> bool:
-        self._thread.join(timeout=10)
+        self._thread.join(timeout=60)
         return not self._thread.is_alive()
 
 
