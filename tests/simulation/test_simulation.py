@@ -81,10 +81,10 @@ def complaints(outcome: Outcome) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_fleet_weathers_a_storm(seed: int) -> None:
-    outcome = weather_a_storm(seed, seconds=200)
+    outcome = weather_a_storm(seed, seconds=300)
     assert complaints(outcome) == []
     # The oracle is no oracle that explains everything away.
-    assert outcome.ran > 0.7 * outcome.slots > 100
+    assert outcome.ran > 0.7 * outcome.slots > 50
 
 
 def test_a_seed_replays_exactly() -> None:
