@@ -80,7 +80,6 @@ def test_a_killed_workers_run_is_taken_over_and_a_forwarded_run_is_refused_meanw
         return int(re.findall(f"{worker} is process ([0-9]+)", split.told())[-1])
 
     split.kill_who_mails("billing.books", run_by_hand, process_of)
-    assert split.query("var/billing.db", "SELECT count(*) FROM invoices WHERE mailed_by IS NULL") == [(0,)]
     # The one that was killed is started again, so that both are there for the next.
     assert split.wait(lambda: len(re.findall("worker-. is process", split.told())) > 2)
 

@@ -1,6 +1,6 @@
 """The books: billing's own database. It is not where the jobs are kept, and knows nothing of them but a number.
 
-``python -m billing.books 40`` adds forty invoices, for something to do.
+``python -m billing.books 300`` adds three hundred invoices: half a minute's work for whoever mails them.
 """
 
 from __future__ import annotations

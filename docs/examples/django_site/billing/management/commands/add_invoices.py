@@ -1,4 +1,4 @@
-"""``manage.py add_invoices 40``"""
+"""``manage.py add_invoices 300``: half a minute's work for whoever mails them."""
 
 from django.core.management.base import BaseCommand
 
