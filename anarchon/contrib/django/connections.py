@@ -1,4 +1,4 @@
-"""The database connections that a run opens are closed after it, and no other thread ever uses one.
+"""The connections that a run opens are closed after it, and no other thread ever uses one.
 
 Guarantees:
 
@@ -6,7 +6,7 @@ Guarantees:
   connections are its own, never a request's or another run's.
 - What a handler or a listener opens on a library thread is closed when it has ended, and forgotten: Django does that at
   the end of a request, which a library thread has none of. The next run there begins with nothing, whatever state the
-  last one left a connection in.
+  last one left a connection in. The caches are closed, too, as at the end of a request.
 - What a listener opens on any other thread, such as one that serves a request, is left alone: that thread may be in the
   middle of a transaction.
 """
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from django.core.cache import caches
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -82,3 +83,7 @@ def _close_all() -> None:
             )
         # Also what is remembered of it, such as the log of its queries, or a transaction that nobody has left.
         del connections[connection.alias]
+    try:
+        caches.close_all()
+    except Exception:
+        _logger.warning("A run's connection to a cache could not be closed.", exc_info=True)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from django.core.cache import cache
+from django.core.cache.backends.locmem import LocMemCache
 from django.db import DatabaseError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -174,6 +177,32 @@ def test_a_run_begins_with_nothing_of_the_one_before_it_on_its_thread(make: Make
             succeeds(scheduler)
     assert queries == [queries[0]] * 3
     assert sold() == 3
+
+
+class NotingCache(LocMemCache):
+    closed: ClassVar[list[int]] = []
+
+    def close(self, **kwargs: Any) -> None:
+        self.closed.append(threading.get_ident())
+        if len(self.closed) > 1:
+            raise OSError("the cache is gone")
+
+
+def test_the_caches_that_a_run_has_used_are_closed_on_its_thread(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    threads = []
+
+    def sync() -> None:
+        cache.set("key", 1)
+        threads.append(threading.get_ident())
+
+    scheduler = make().every("sync", "10s", sync)
+    NotingCache.closed.clear()
+    with override_settings(CACHES={"default": {"BACKEND": f"{__name__}.NotingCache"}}):
+        succeeds(scheduler)
+        assert NotingCache.closed == threads
+        succeeds(scheduler)
+    assert NotingCache.closed == threads
+    assert [r.getMessage() for r in caplog.records] == ["A run's connection to a cache could not be closed."]
 
 
 def test_a_connection_that_cannot_be_closed_does_not_change_how_the_run_has_ended(
