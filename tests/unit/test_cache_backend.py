@@ -433,17 +433,16 @@ def test_each_slot_is_run_once(world: World, two: list[Any]) -> None:
     assert [each.status for each in two[0].history("x")] == ["success"] * 6
 
 
-def test_a_cache_that_is_away_is_an_error_and_not_a_slot_that_somebody_has(
-    world: World, cache: DictCache, two: list[Any]
-) -> None:
+def test_a_cache_that_is_away_is_an_error_and_not_a_slot_that_somebody_has(world: World, cache: DictCache) -> None:
+    scheduler = world.scheduler("a", CacheBackend(cache)).every("x", "1m", lambda: None)
     cache.script.down = True
-    two[0].start()
-    world.pass_time("11s")
-    assert two[0].heard.words() == ["error"]
+    scheduler.start()
+    world.pass_time("65s")
+    assert scheduler.heard.words() == ["error"]
     cache.script.down = False
-    # The longer it was away, the longer the pause until it is asked again may be; here it is far shorter than this.
-    world.pass_time("8s")
-    assert two[0].heard.words() == ["error", "start", "success"]
+    # A claim that failed is repeated after five seconds at the latest.
+    world.pass_time("10s")
+    assert scheduler.heard.words() == ["error", "start", "success"]
 
 
 def test_a_slot_whose_process_dies_is_lost(world: World, cache: DictCache, two: list[Any]) -> None:
