@@ -1,7 +1,7 @@
 """Whole fleets in virtual time, with everything befalling them that a seed can think of: no slot twice, none lost.
 
 What runs is the real scheduler, its runners, heartbeats and timers; time, threads and chance are the kernel's. The long
-version's command is in docs/reliability.rst.
+version's command is in docs/developing.rst.
 """
 
 from __future__ import annotations
