@@ -41,13 +41,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
-    """Lua, SQL and py.typed most of all: forgotten, they are missed only on somebody else's machine."""
+    """Those that are not Python most of all: forgotten, they are missed only on somebody else's machine."""
     written = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "anarchon").rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    assert {Path(file).suffix for file in written} == {".py", ".lua", ".sql", ".typed"}
+    assert {Path(file).suffix for file in written} == {".py", ".lua", ".sql", ".typed", ".html", ".css"}
     with zipfile.ZipFile(wheel) as opened:
         packed = {name for name in opened.namelist() if ".dist-info/" not in name}
     assert packed == written
