@@ -64,7 +64,7 @@ def test_the_lines_for_django_give_a_site_its_job(tmp_path: Path) -> None:
     (tmp_path / "billing").mkdir()
     (tmp_path / "billing" / "__init__.py").write_text("", encoding="utf-8")
     (tmp_path / "billing" / "jobs.py").write_text(examples()[2], encoding="utf-8")
-    told, complaints = python("-c", site, cwd=tmp_path).communicate(timeout=30)
+    told, complaints = python("-c", site, cwd=tmp_path).communicate(timeout=100)
     assert told == "['sync']\n", complaints
 
 
@@ -74,7 +74,7 @@ def test_the_lines_for_flask_give_an_app_its_job(tmp_path: Path) -> None:
         "cron.init_app(app)\n"
         "with app.app_context():\n    print([job.name for job in cron.scheduler.jobs()])\n"
     )
-    told, complaints = python("-c", examples()[3] + app, cwd=tmp_path).communicate(timeout=30)
+    told, complaints = python("-c", examples()[3] + app, cwd=tmp_path).communicate(timeout=100)
     assert told == "['sync']\n", complaints
 
 
