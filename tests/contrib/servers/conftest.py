@@ -1,0 +1,236 @@
+"""Servers as processes of their own: started, asked, told by signals; what the site in them wrote of what it did."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from anarchon import RunRecord, Scheduler, open_backend
+
+Line = dict[str, Any]
+
+_HERE = Path(__file__).parent
+_ROOT = Path(__file__).parents[3]
+_BIN = Path(sys.executable).parent
+# The packages, too: uWSGI starts itself anew by its binary, which knows nothing of a virtual environment.
+_PATHS = (_ROOT, _HERE, sysconfig.get_path("purelib"))
+
+#: No process waits this long for anything unless something is wrong.
+_LONGEST_S = 90
+_LOOK_AGAIN_S = 0.05
+
+
+class Served:
+    """One server with the bare site in it, in a session of its own; it is gone, all of it, when this is closed.
+
+    Args:
+        directory: for the site's lines, the server's output and a socket; its path is short, as sockets' must be.
+        url, prefix: the store.
+        command: the server's program, as it stands beside Python's, and its arguments.
+        job, hooks: see ``bare_site.py``.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        url: str,
+        prefix: str | None,
+        command: list[str],
+        *,
+        job: str = "tick",
+        hooks: tuple[str, ...] = (),
+    ) -> None:
+        self.directory = directory
+        self.socket = directory / "s"
+        self._log = directory / "lines"
+        self._log.touch()
+        self._url, self._prefix = url, prefix
+        given = {"log": str(self._log), "url": url, "prefix": prefix, "job": job, "hooks": hooks}
+        program, *arguments = (part.format(socket=self.socket, directory=directory) for part in command)
+        with open(directory / "output", "wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable if program == "python" else str(_BIN / program), *arguments],
+                cwd=_HERE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, _PATHS)), "BARE_SITE": json.dumps(given)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    # -- what happened
+
+    @property
+    def output(self) -> str:
+        """What the server has printed."""
+        return (self.directory / "output").read_text(encoding="utf-8", errors="replace")
+
+    def all_lines(self) -> list[Line]:
+        """The site's lines, in the order they were written."""
+        return [*map(json.loads, self._log.read_text(encoding="utf-8").rpartition("\n")[0].splitlines())]
+
+    def lines(self, what: str) -> list[Line]:
+        """The site's lines of one kind."""
+        return [line for line in self.all_lines() if line["what"] == what]
+
+    def pids(self, what: str) -> list[int]:
+        """The processes that wrote a line of that kind, once for each."""
+        return [line["pid"] for line in self.lines(what)]
+
+    def history(self) -> list[RunRecord]:
+        """The job's records, newest first."""
+        return self._read(lambda reader: reader.history("job", 1000))
+
+    def leases(self) -> list[str]:
+        """Who holds a lease that is live."""
+        runs = self._read(lambda reader: reader.active("job"))
+        return [run.instance_id for run in runs if run.lease_left > 0]
+
+    def _read(self, ask: Callable[[Scheduler], Any]) -> Any:
+        reader = Scheduler(open_backend(self._url, prefix=self._prefix))
+        try:
+            return ask(reader)
+        finally:
+            reader.stop()
+
+    # -- waiting and asking
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def wait_until(self, condition: Any, what: str) -> Any:
+        """Waits for a condition and returns what it gave."""
+        deadline = time.monotonic() + _LONGEST_S
+        while not (found := condition()):
+            assert self.running, f"{what}: the server has ended.\n{self.output}"
+            assert time.monotonic() < deadline, f"{what}: not within {_LONGEST_S} s.\n{self.output}"
+            time.sleep(_LOOK_AGAIN_S)
+        return found
+
+    def wait_for(self, what: str, count: int) -> list[Line]:
+        """Waits for that many of the site's lines."""
+        self.wait_until(lambda: len(self.lines(what)) >= count, f"{count} lines {what!r}")
+        return self.lines(what)
+
+    def get(self, path: str = "/") -> int:
+        """Asks the site through the server's socket; the process that answered, or 0 where none could be reached."""
+        connection = http.client.HTTPConnection("site", timeout=_LONGEST_S)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(_LONGEST_S)
+        try:
+            connection.sock.connect(str(self.socket))
+            connection.request("GET", path, headers={"Connection": "close"})
+            return int(connection.getresponse().read())
+        except (OSError, http.client.HTTPException):
+            return 0
+        finally:
+            connection.close()
+
+    # -- the end
+
+    def end(self, number: signal.Signals = signal.SIGTERM, *, each: bool = False) -> int:
+        """Tells the server to end by a signal, and waits until all of its processes have; returns its exit status.
+
+        Args:
+            each: tells every process, as Ctrl-C does, and not only the first one.
+        """
+        deadline = time.monotonic() + _LONGEST_S
+        status = None
+        while status is None:
+            assert time.monotonic() < deadline, f"It goes on after {number.name}.\n{self.output}"
+            # Again and again: uWSGI's master loses what comes between its first fork and its own loop.
+            (os.killpg if each else os.kill)(self.process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                status = self.process.wait(5)
+        while self._group_lives():
+            assert time.monotonic() < deadline, f"Some of its processes live on.\n{self.output}"
+            time.sleep(_LOOK_AGAIN_S)
+        return status
+
+    def close(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(_LONGEST_S)
+
+    def _group_lives(self) -> bool:
+        try:
+            os.killpg(self.process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    # -- judging
+
+    def faults(self, servers: int | None = None) -> list[str]:
+        """What is wrong with what the site did, as sentences.
+
+        Args:
+            servers: how many processes should have started the scheduler. None: those that come and go are not counted.
+        """
+        starts = Counter(self.pids("start"))
+        names: dict[int, set[str]] = defaultdict(set)
+        for line in self.lines("start"):
+            names[line["pid"]].add(line["instance"])
+        faults = [f"{pid} has started {count} times." for pid, count in starts.items() if count > 1]
+        if servers is not None and len(starts) != servers:
+            faults.append(f"{len(starts)} processes have started, not {servers}.")
+        if self.process.pid in starts and servers != 1:
+            faults.append("The first process has started.")
+        if len(set.union(set(), *names.values())) != len(starts):
+            faults.append(f"The instances' names are {dict(names)}.")
+        for line in self.lines("begin"):
+            if line["pid"] not in starts or line["name"] not in names[line["pid"]]:
+                faults.append(f"A run in {line['pid']} by {line['name']}, which has not started.")
+        slots = Counter(line["slot"] for line in self.lines("begin"))
+        faults += [f"The slot {slot} has run {count} times." for slot, count in slots.items() if count > 1]
+        return faults
+
+    def missing(self) -> list[float]:
+        """The slots between the first run and the last that nobody has run; nor has a busy machine come too late to."""
+        slots = [line["slot"] for line in self.lines("begin")]
+        told = {*slots, *(line["slot"] for line in self.lines("late"))}
+        return [slot for slot in range(int(min(slots)), int(max(slots))) if slot not in told]
+
+
+@pytest.fixture
+def serve(redis_url: str) -> Iterator[Callable[..., Served]]:
+    """Starts a server on a new store: ``serve("redis", "gunicorn", ...)``; all are gone at the test's end."""
+    with tempfile.TemporaryDirectory(prefix="served-") as parent:
+        servers: list[Served] = []
+        prefix = f"test:{uuid.uuid4().hex}:"
+
+        def start(store: str, *command: str, **more: Any) -> Served:
+            directory = Path(parent, str(len(servers)))
+            directory.mkdir()
+            if store == "redis":
+                servers.append(Served(directory, redis_url, f"{prefix}{len(servers)}:", [*command], **more))
+            else:
+                servers.append(Served(directory, f"sqlite:///{directory}/jobs.db", None, [*command], **more))
+            return servers[-1]
+
+        try:
+            yield start
+        finally:
+            for server in servers:
+                server.close()
+            with redis.Redis.from_url(redis_url, protocol=2) as client:
+                for key in client.scan_iter(match=f"{prefix}*", count=1000):
+                    client.delete(key)

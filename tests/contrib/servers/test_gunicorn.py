@@ -1,0 +1,137 @@
+"""gunicorn's real processes: its workers start the scheduler, whatever becomes of them, and its master never does."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Serve = Callable[..., Any]
+
+#: Its control socket would be one for all gunicorns of this user.
+GUNICORN = ("gunicorn", "bare_site:application", "--bind", "unix:{socket}", "--no-control-socket")
+
+# A configuration of the site's own, with the hooks that a server's user may have set.
+CONFIGURATION = """
+import os
+
+def post_fork(server, worker):
+    with open("{directory}/hooks", "a") as file:
+        print("post_fork", os.getpid(), file=file, flush=True)
+
+def post_worker_init(worker):
+    import bare_site
+    bare_site.write("set-up", booted=worker.booted)
+"""
+
+
+def test_every_slot_runs_once_in_the_workers_and_never_in_the_master(serve: Serve) -> None:
+    servers = [
+        serve("sqlite", *GUNICORN, "-w", "3"),
+        serve("redis", *GUNICORN, "-w", "3", "--preload"),
+        serve("redis", *GUNICORN, "-w", "3", "--worker-class", "gthread", "--threads", "2"),
+        serve("sqlite", *GUNICORN, "-w", "3", "--worker-class", "gthread", "--threads", "2", "--preload"),
+    ]
+    for server in servers:
+        server.wait_for("start", 3)
+        assert server.get() in server.pids("start")
+    for server in servers:
+        server.wait_for("begin", len(server.lines("begin")) + 3)
+        assert server.get() in server.pids("start")
+    for server in servers:
+        assert server.end() == 0
+        assert server.faults(3) == []
+        assert server.missing() == []
+        assert {record.status for record in server.history()} == {"success"}
+        assert len(server.history()) == len(server.lines("begin"))
+    for server in (servers[0], servers[2]):
+        assert sorted(server.pids("imported")) == sorted(server.pids("start"))
+        assert {line["sentence"] for line in server.lines("told")} == {None}
+    for server in (servers[1], servers[3]):
+        assert server.pids("imported") == [server.process.pid]
+        assert [line["sentence"] for line in server.lines("told")] == [
+            "This is gunicorn's master, which serves no requests; its workers start."
+        ]
+
+
+@pytest.mark.parametrize("more", [(), ("--preload",)], ids=["loaded by the workers", "preloaded"])
+def test_workers_that_are_recycled_reloaded_and_killed_have_successors_that_start(
+    serve: Serve, more: tuple[str, ...]
+) -> None:
+    server = serve("redis", *GUNICORN, "-w", "3", "--max-requests", "5", *more)
+    first = {line["pid"] for line in server.wait_for("start", 3)}
+
+    def recycled() -> bool:
+        server.get()
+        return len(server.pids("start")) >= 6
+
+    server.wait_until(recycled, "as many successors as there were workers")
+    started = len(server.pids("start"))
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for("start", started + 3)
+    victim = server.wait_until(server.get, "an answer")
+    with suppress(ProcessLookupError):
+        os.kill(victim, signal.SIGKILL)
+    server.wait_for("start", started + 4)
+    server.wait_until(lambda: server.pids("begin")[-1] not in first, "a run of a successor")
+    server.wait_for("begin", len(server.lines("begin")) + 2)
+    assert server.end() == 0
+    assert [fault for fault in server.faults() if "has run" not in fault] == []
+    assert_no_slot_has_succeeded_twice(server)
+
+
+def assert_no_slot_has_succeeded_twice(server: Any) -> None:
+    """A run whose worker was killed in it is taken over, so it may begin again; it ends well once."""
+    slots = [record.slot for record in server.history() if record.status == "success"]
+    assert len(slots) == len(set(slots)) > 0
+
+
+def test_the_users_own_hooks_are_called_and_come_before_the_start(serve: Serve, tmp_path: Path) -> None:
+    configuration = tmp_path / "gunicorn.conf.py"
+    configuration.write_text(CONFIGURATION.replace("{directory}", str(tmp_path)))
+    servers = [serve("sqlite", *GUNICORN, "-w", "2", "-c", str(configuration), *more) for more in [(), ("--preload",)]]
+    for server in servers:
+        server.wait_for("start", 2)
+        assert sorted(server.pids("set-up")) == sorted(server.pids("start"))
+        for pid in server.pids("start"):
+            order = [line["what"] for line in server.all_lines() if line["pid"] == pid]
+            assert order.index("set-up") < order.index("start")
+        assert server.end() == 0
+        assert server.faults(2) == []
+    forked = {int(line.split()[1]) for line in (tmp_path / "hooks").read_text().splitlines()}
+    assert forked == {pid for server in servers for pid in server.pids("start")}
+
+
+def test_a_child_that_a_view_forks_starts_nothing(serve: Serve) -> None:
+    server = serve("sqlite", *GUNICORN, "-w", "1", "--preload")
+    (worker,) = server.wait_for("start", 1)
+    assert server.get("/fork") == worker["pid"]
+    assert server.get("/fork") == worker["pid"]
+    assert [line["started"] for line in server.lines("child")] == [False, False]
+    assert server.end() == 0
+    assert server.faults(1) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["gracefully", "at once"])
+def test_a_run_that_heeds_the_stop_gives_its_lease_back_when_the_server_ends(
+    serve: Serve, number: signal.Signals
+) -> None:
+    server = serve("redis", *GUNICORN, "-w", "2", "--preload", job="waits")
+    (run,) = server.wait_for("begin", 1)
+    assert server.end(number) == 0
+    assert server.faults(2) == []
+    record = server.history()[-1]
+    assert (record.status, record.instance_id) == ("interrupted", run["name"])
+    assert server.leases() == []
+
+
+def test_a_look_at_the_configuration_starts_nothing(serve: Serve) -> None:
+    server = serve("sqlite", *GUNICORN, "--check-config")
+    assert server.process.wait(90) == 0
+    assert server.lines("told")[0]["sentence"] is not None
+    assert server.lines("start") == []

@@ -1,0 +1,128 @@
+"""uWSGI's real processes: its workers start the scheduler; its master, mules and spoolers never do."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Serve = Callable[..., Any]
+
+UWSGI = ("uwsgi", "--http-socket", "{socket}", "--module", "bare_site", "--enable-threads")
+MASTER = (*UWSGI, "--master", "--die-on-term")
+
+
+def test_every_slot_runs_once_in_the_workers_and_never_in_the_master(serve: Serve) -> None:
+    servers = [
+        serve("sqlite", *MASTER, "--processes", "3"),
+        serve("redis", *MASTER, "--processes", "3"),
+        serve("redis", *MASTER, "--processes", "3", "--lazy-apps", "--threads", "2"),
+        serve("sqlite", *MASTER, "--processes", "3", "--py-call-osafterfork"),
+    ]
+    for server in servers:
+        server.wait_for("start", 3)
+        assert server.get() in server.pids("start")
+    for server in servers:
+        server.wait_for("begin", len(server.lines("begin")) + 3)
+        assert server.get() in server.pids("start")
+    for server in servers:
+        assert server.end(signal.SIGINT) == 0
+        assert server.faults(3) == []
+        assert server.missing() == []
+        assert {record.status for record in server.history()} == {"success"}
+        assert len(server.history()) == len(server.lines("begin"))
+    lazy = servers.pop(2)
+    assert sorted(lazy.pids("imported")) == sorted(lazy.pids("start"))
+    for server in servers:
+        assert server.pids("imported") == [server.process.pid]
+        assert [line["sentence"] for line in server.lines("told")] == [
+            "This is uWSGI's master, which serves no requests; its workers start."
+        ]
+
+
+def test_without_a_master_the_processes_that_serve_start_the_first_one_included(serve: Serve) -> None:
+    one = serve("sqlite", *UWSGI)
+    two = serve("redis", *UWSGI, "--processes", "2")
+    lazy = serve("sqlite", *UWSGI, "--lazy-apps")
+    two.wait_for("start", 2)
+    for server, count in [(one, 1), (two, 2), (lazy, 1)]:
+        server.wait_for("begin", 1)
+        assert server.get() in server.pids("start")
+        assert server.process.pid in server.pids("start")
+        assert {line["sentence"] for line in server.lines("told")} == {None}
+        server.end(signal.SIGINT, each=True)
+        assert len(server.pids("start")) == len(set(server.pids("start"))) == count
+        assert len({line["instance"] for line in server.lines("start")}) == count
+
+
+@pytest.mark.parametrize(
+    "hooks", [("decorated",), ("decorated-later",), ("own",), ("own", "decorated-later")], ids=" and ".join
+)
+def test_the_hooks_of_others_are_called_beside_ours(serve: Serve, hooks: tuple[str, ...]) -> None:
+    server = serve("sqlite", *MASTER, "--processes", "2", hooks=hooks)
+    server.wait_for("start", 2)
+    server.wait_for("forked", 2 * len(hooks))
+    server.end(signal.SIGINT)
+    assert server.faults(2) == []
+    wanted = {"own" if hook == "own" else "decorated" for hook in hooks}
+    for pid in server.pids("start"):
+        assert {line["by"] for line in server.lines("forked") if line["pid"] == pid} == wanted
+
+
+def test_a_hook_of_the_sites_own_is_kept_where_there_is_no_master(serve: Serve) -> None:
+    server = serve("sqlite", *UWSGI, "--processes", "2", hooks=("own",))
+    server.wait_for("start", 2)
+    assert sorted(server.pids("forked")) == sorted(server.pids("start"))
+
+
+def test_mules_and_spoolers_start_nothing(serve: Serve) -> None:
+    server = serve("sqlite", *MASTER, "--mule", "--spooler", "{directory}", hooks=("own",))
+    forked = {line["pid"] for line in server.wait_for("forked", 3)}
+    (worker,) = server.wait_for("start", 1)
+    server.wait_for("begin", 2)
+    server.end(signal.SIGINT)
+    assert len(forked) == 3
+    assert worker["pid"] in forked
+    assert server.faults(1) == []
+
+
+def test_workers_that_are_recycled_and_reloaded_have_successors_that_start(serve: Serve) -> None:
+    servers = [
+        serve("redis", *MASTER, "--processes", "2", "--max-requests", "5", *more) for more in [(), ("--lazy-apps",)]
+    ]
+    for server in servers:
+        server.wait_for("start", 2)
+
+        def recycled(server: Any = server) -> bool:
+            server.get()
+            return len(server.pids("start")) >= 4
+
+        server.wait_until(recycled, "as many successors as there were workers")
+        started = len(server.pids("start"))
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("start", started + 2)
+        server.wait_until(lambda server=server: server.lines("begin")[-1]["pid"] in server.pids("start")[-2:], "a run")
+    for server in servers:
+        assert server.end(signal.SIGINT) == 0
+        starts = server.pids("start")
+        assert len({line["instance"] for line in server.lines("start")}) == len(set(starts)) == len(starts)
+        slots = [record.slot for record in server.history() if record.status == "success"]
+        assert len(slots) == len(set(slots)) > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_run_that_heeds_the_stop_gives_its_lease_back_when_its_worker_ends(
+    serve: Serve, number: signal.Signals
+) -> None:
+    server = serve("redis", *MASTER, "--processes", "1", job="waits")
+    (run,) = server.wait_for("begin", 1)
+    if number == signal.SIGHUP:
+        server.process.send_signal(number)
+        server.wait_for("begin", 2)
+        number = signal.SIGTERM
+    assert server.end(number) == 0
+    record = server.history()[-1]
+    assert (record.status, record.instance_id) == ("interrupted", run["name"])
+    assert server.leases() == []
