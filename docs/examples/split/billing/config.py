@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from anarchon import LeaseBackend, RedisBackend, SQLiteBackend
 
@@ -18,7 +19,7 @@ def _store() -> LeaseBackend:
 
 
 #: The same store, prefix and time zone for everyone: this is what makes them one.
-CRON = dict(
+CRON: dict[str, Any] = dict(
     backend=_store(),
     timezone="Europe/Athens",
     lease=os.environ.get("JOBS_LEASE", "30s"),
