@@ -641,7 +641,9 @@ def test_a_worker_tells_of_skipped_slots_where_it_is_verbose(
 
         @scheduler.on("skip")
         def skipped(event):
-            scheduler.stop("0s")
+            # A machine that is busy may be late for a slot before that.
+            if event.reason == "overlap":
+                scheduler.stop("0s")
         """
     )
     with caplog.at_level(logging.NOTSET):
