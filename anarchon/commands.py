@@ -119,11 +119,18 @@ def worker(
         raise UsageError(f"{named} has no jobs, and a worker without jobs has nothing to do.")
     log = _log_events(scheduler, logging.DEBUG if verbose else logging.INFO)
     count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
-    server = _http_server(scheduler, http, token_file, log)
+    server = _http_server(scheduler, http, token_file)
+
+    def answer() -> None:
+        # Not before: who is answered may take it that the jobs are started, and that SIGTERM stops them in order.
+        if server is not None:
+            server.start()
+            log.info("Answers %s at %s.", server.whom, server.url)
+
     ended = False
     try:
         log.info("%s runs %s of %s until SIGTERM or SIGINT.", scheduler.instance_id, count, named)
-        ended = scheduler.run_forever(stop_timeout)
+        ended = scheduler._run_forever(stop_timeout, answer)
     finally:
         if server is not None:
             # Whoever waits for a run that has not ended by now cannot be answered.
@@ -261,13 +268,8 @@ def _log_events(scheduler: Scheduler, level: int) -> logging.Logger | logging.Lo
     return events._log
 
 
-def _http_server(
-    scheduler: Scheduler,
-    http: str | None,
-    token_file: str | None,
-    log: logging.Logger | logging.LoggerAdapter[logging.Logger],
-) -> WorkerServer | None:
-    """What answers at ``http``, started; None where that is none."""
+def _http_server(scheduler: Scheduler, http: str | None, token_file: str | None) -> WorkerServer | None:
+    """What will answer at ``http``, where it listens already; None where that is none."""
     if http is None:
         if token_file is not None:
             raise UsageError("--token-file is for those who ask over HTTP: it goes with --http.")
@@ -278,12 +280,7 @@ def _http_server(
         if error.name not in ("waitress", "werkzeug"):
             raise
         raise UsageError("--http needs waitress and Werkzeug: pip install 'anarchon[web]'.") from None
-    token = find_token(token_file)
-    server = WorkerServer(scheduler, http, token)
-    server.start()
-    whom = "whoever has the token" if token else "this host's questions, and runs nothing for want of a token,"
-    log.info("Answers %s at %s.", whom, server.url)
-    return server
+    return WorkerServer(scheduler, http, find_token(token_file))
 
 
 def _confirmed(scheduler: Scheduler, name: str) -> bool:

@@ -250,12 +250,17 @@ class Scheduler:
         Returns:
             What ``stop`` returned.
         """
+        return self._run_forever(stop_timeout, lambda: None)
+
+    def _run_forever(self, stop_timeout: Duration | None, started: Callable[[], object]) -> bool:
+        """As ``run_forever``; ``started`` is called when the jobs are, and signals stop them."""
         if stop_timeout is not None:
             parse_duration(stop_timeout, "stop_timeout")
         clock = self._sources.clock
         told = self._stop_asked = clock.event()
         with on_stop_signals(told.set):
             self.start()
+            started()
             while not clock.wait(told, _PIECE_MS):
                 pass
             return self.stop(stop_timeout)

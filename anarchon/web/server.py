@@ -2,11 +2,13 @@
 
 Guarantees:
 
-- The port is taken before the first request is answered, and before any job runs; elsewhere than on the loopback
+- The port is taken before any job runs, and answered on when they have started; elsewhere than on the loopback
   nothing is served without a token.
 - No client can hold a thread by being slow: waitress hands a request over when it is there as a whole. One that is not
   after half a minute, or that is larger than a request can be, is closed.
 - ``close`` ends every connection, socket and thread, but for a thread whose run goes on.
+- The child of a fork, such as a job's ``multiprocessing`` makes, keeps neither the port nor a connection: it may outlive
+  this process, whose callers would wait for ever then, and whose successor would find the port taken.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import weakref
 from typing import Any
 
 from waitress import wasyncore
@@ -24,6 +27,7 @@ from waitress.task import ErrorTask
 from anarchon.clock import SystemClock
 from anarchon.durations import Duration, parse_duration
 from anarchon.errors import ConfigurationError
+from anarchon.forks import in_child
 from anarchon.scheduler import Scheduler
 from anarchon.threads import Threads
 from anarchon.web.addresses import Address, is_loopback, parse_address
@@ -66,6 +70,10 @@ class WorkerServer:
         http: ``HOST:PORT``; port 0 for any that is free.
         token: as for ``WorkerEndpoint``.
 
+    Attributes:
+        url: where it answers, with the port that it has.
+        whom: who is answered, in words.
+
     Raises:
         ConfigurationError: the address is none, cannot be had, or others than this host reach it and there is no token.
     """
@@ -75,6 +83,9 @@ class WorkerServer:
         self._listener = _listen(parse_address(http), guarded=token is not None)
         host, port = self._listener.getsockname()[:2]
         self.url = f"http://{Address(host, port)}"
+        self.whom = (
+            "whoever has the token" if token else "this host's questions (there is no token, so it runs nothing)"
+        )
         self._clock = SystemClock()
         self._threads = Threads(self._clock)
         # Also waitress's name for every socket that it serves.
@@ -83,6 +94,7 @@ class WorkerServer:
         self._lock = threading.Lock()
         self._until_ms: int | None = None
         self._over = False
+        _servers.add(self)
 
     def start(self) -> None:
         """Begins to answer; returns at once."""
@@ -117,6 +129,12 @@ class WorkerServer:
         self._threads.close()
         self._threads.join(drain_ms + _JOIN_MS)
 
+    def _forked(self) -> None:
+        # The sockets alone: the rest of waitress has locks, which another thread may have held at the fork.
+        self._listener.close()
+        for served in list(self._map.values()):
+            served.socket.close()
+
     def _serve(self) -> None:
         try:
             while not self._done():
@@ -141,6 +159,17 @@ class WorkerServer:
     def _answering(self) -> bool:
         channels = list(self._server.active_channels.values())
         return any(channel.requests or channel.total_outbufs_len for channel in channels)
+
+
+_servers: weakref.WeakSet[WorkerServer] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for server in list(_servers):
+        server._forked()
+
+
+in_child(_after_fork_in_child)
 
 
 class _ErrorTask(ErrorTask):

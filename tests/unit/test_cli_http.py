@@ -76,7 +76,7 @@ def test_a_worker_answers_until_its_scheduler_stops(
 def test_a_worker_without_a_token_says_that_it_runs_nothing(target: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         assert main(["worker", target, "--http", "0"]) == 0
-    assert "Answers this host's questions, and runs nothing for want of a token, at http://127.0.0.1:" in caplog.text
+    assert "Answers this host's questions (there is no token, so it runs nothing) at http://127.0.0.1:" in caplog.text
 
 
 @pytest.mark.parametrize("http", ["", "localhost", "localhost:http", "::1:9100", "http://localhost:9100", ":99999"])
