@@ -23,5 +23,5 @@ def begin(start: Callable[[], object], ready: Callable[[], object]) -> None:
 def on_thread(work: Callable[[], object]) -> None:
     """Runs ``work`` on a library thread that ends with it."""
     threads = Threads(SystemClock())
-    threads.start("anarchon: start", work)
+    threads.start("anarchon-start", work)
     threads.close()

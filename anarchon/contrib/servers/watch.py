@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from types import FrameType
 
 from anarchon.clock import SystemClock
 from anarchon.contrib.servers.begin import on_thread
@@ -32,6 +33,8 @@ _RELOADING = {
     ("django.utils.autoreload", "restart_with_reloader"),
 }
 
+_UNKNOWN = "No server has been recognised: call scheduler.start() where requests are served."
+
 _LOOK_AGAIN_MS = 100
 
 #: How long a script may take until it serves.
@@ -45,7 +48,7 @@ def arrange(go: Callable[[], None], certain: bool) -> str | None:
         certain: it is known that this process serves, or waits for a child that does.
     """
     if not certain and not hasattr(sys.modules.get("__main__"), "__file__"):
-        return "No server has been recognised."
+        return _UNKNOWN
     on_thread(lambda: _watch(go, None if certain else _SCRIPT_MS))
     return None
 
@@ -62,14 +65,15 @@ def _watch(go: Callable[[], None], for_ms: int | None) -> None:
         if doing & _RELOADING:
             return
         clock.wait(never, _LOOK_AGAIN_MS)
-    _logger.info("No server has been recognised in this process; call scheduler.start() where it serves requests.")
+    _logger.info("%s", _UNKNOWN)
 
 
 def _doing() -> set[tuple[str, str]]:
     """The functions that are under way in this process, by module and name."""
     doing = set()
     for frame in list(sys._current_frames().values()):
-        while frame is not None:
-            doing.add((module_of(frame), frame.f_code.co_name))
-            frame = frame.f_back  # type: ignore[assignment]
+        call: FrameType | None = frame
+        while call is not None:
+            doing.add((module_of(call), call.f_code.co_name))
+            call = call.f_back
     return doing

@@ -10,7 +10,17 @@ import pytest
 
 Serve = Callable[..., Any]
 
-UWSGI = ("uwsgi", "--http-socket", "{socket}", "--module", "bare_site", "--enable-threads")
+# A worker that is told to end before it can hear is killed after this mercy, a minute unless told otherwise.
+UWSGI = (
+    "uwsgi",
+    "--http-socket",
+    "{socket}",
+    "--module",
+    "bare_site",
+    "--enable-threads",
+    "--worker-reload-mercy",
+    "9",
+)
 MASTER = (*UWSGI, "--master", "--die-on-term")
 
 
