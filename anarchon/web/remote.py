@@ -172,7 +172,8 @@ class RemoteWorkers:
                     raw = response.read(_LONGEST_ANSWER)
                     if response.length:
                         raise http.client.IncompleteRead(b"", response.length)
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                # A ValueError: a chunk that says it is shorter than nothing, which http.client lets through.
                 raise self._lost("did not answer", error, _MAY_RUN if running else "") from _bare(error)
         finally:
             connection.close()

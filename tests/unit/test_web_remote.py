@@ -266,6 +266,7 @@ LOST = {
     "closed": nothing,
     "no HTTP": b"SSH-2.0-OpenSSH_9.2\r\n",
     "half a body": answered("200 OK", RECORD)[:-20],
+    "less than a body": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n",
     "an endless head": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000,
 }
 
