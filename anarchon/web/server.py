@@ -7,8 +7,8 @@ Guarantees:
 - No client can hold a thread by being slow: waitress hands a request over when it is there as a whole. One that is not
   after half a minute, or that is larger than a request can be, is closed.
 - ``close`` ends every connection, socket and thread, but for a thread whose run goes on.
-- The child of a fork, such as a job's ``multiprocessing`` makes, keeps neither the port nor a connection: it may outlive
-  this process, whose callers would wait for ever then, and whose successor would find the port taken.
+- The child of a fork, such as a job's ``multiprocessing`` makes, keeps neither the port nor a connection: it may
+  outlive this process, whose callers would wait for ever then, and whose successor would find the port taken.
 """
 
 from __future__ import annotations
