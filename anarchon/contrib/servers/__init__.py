@@ -26,14 +26,14 @@ from anarchon.contrib.servers.stack import called, command, tool
 __all__ = ["when_serving"]
 
 
-def when_serving(start: Callable[[], object], ready: Callable[[], object]) -> str | None:
+def when_serving(start: Callable[[], object], ready: Callable[[], object] | None = None) -> str | None:
     """Arranges that ``start`` is called once in every process that serves requests, and nowhere else.
 
     To be called while the application is made, on the thread that makes it: the server is known by what called it.
 
     Args:
         start: called on a library thread. What it raises is told to ``threading.excepthook``.
-        ready: blocks until the application can take a run; called before, on the same thread.
+        ready: blocks until the application can take a run; called before, on the same thread. None: it can at once.
 
     Returns:
         None where this process starts, now or when it serves; else why nothing will be started in this process, a
@@ -41,7 +41,7 @@ def when_serving(start: Callable[[], object], ready: Callable[[], object]) -> st
     """
 
     def go() -> None:
-        begin(start, ready)
+        begin(start, ready or _at_once)
 
     if uwsgi.inside():
         return uwsgi.arrange(go)
@@ -57,3 +57,7 @@ def when_serving(start: Callable[[], object], ready: Callable[[], object]) -> st
         go()
         return None
     return watch.arrange(go, certain=name is not None)
+
+
+def _at_once() -> None:
+    """Nothing has to be waited for."""

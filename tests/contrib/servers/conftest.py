@@ -45,6 +45,7 @@ class Served:
         url, prefix: the store.
         command: the server's program, as it stands beside Python's, and its arguments.
         job, hooks: see ``bare_site.py``.
+        cwd: the server's working directory. In files there, too, ``{socket}`` stands for the socket to listen on.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Served:
         *,
         job: str = "tick",
         hooks: tuple[str, ...] = (),
+        cwd: Path = _HERE,
     ) -> None:
         self.directory = directory
         self.socket = directory / "s"
@@ -63,11 +65,13 @@ class Served:
         self._log.touch()
         self._url, self._prefix = url, prefix
         given = {"log": str(self._log), "url": url, "prefix": prefix, "job": job, "hooks": hooks}
+        for file in cwd.glob("*.ini"):
+            file.write_text(file.read_text(encoding="utf-8").replace("{socket}", str(self.socket)), encoding="utf-8")
         program, *arguments = (part.format(socket=self.socket, directory=directory) for part in command)
         with open(directory / "output", "wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable if program == "python" else str(_BIN / program), *arguments],
-                cwd=_HERE,
+                cwd=cwd,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, _PATHS)), "BARE_SITE": json.dumps(given)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -159,7 +163,7 @@ class Served:
             # Again and again: uWSGI's master loses what comes between its first fork and its own loop.
             (os.killpg if each else os.kill)(self.process.pid, number)
             with suppress(subprocess.TimeoutExpired):
-                status = self.process.wait(5)
+                status = self.process.wait(10)
         while self._group_lives():
             assert time.monotonic() < deadline, f"Some of its processes live on.\n{self.output}"
             time.sleep(_LOOK_AGAIN_S)

@@ -1,0 +1,92 @@
+"""The page on gunicorn and uWSGI: its files are written as they stand there, and its commands are run, every one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anarchon import RunRecord, Scheduler
+
+Serve = Callable[..., Any]
+
+PAGE = (Path(__file__).parents[3] / "docs/gunicorn_uwsgi.rst").read_text(encoding="utf-8")
+
+FILES = {
+    name: textwrap.dedent(text)
+    for name, text in re.findall(r"\.\. code-block:: \w+\n    :caption: (\S+)\n\n((?:    .*\n|\n)+)", PAGE)
+}
+
+COMMANDS = re.findall(r"^    \$ (.*)$", PAGE, re.MULTILINE)
+
+#: Those whose workers wait for runs that go on for longer than two seconds.
+PATIENT = [
+    "gunicorn shop:application --workers 3 --preload --max-requests 1000 --max-requests-jitter 200",
+    "uwsgi --ini uwsgi.ini --module patient_shop",
+]
+
+BY_HAND = [
+    "gunicorn shop:application --workers 3 --config gunicorn_by_hand.conf.py",
+    "uwsgi --ini uwsgi.ini --module shop_by_hand",
+]
+
+PLAIN = ["gunicorn shop:application --workers 3", "uwsgi --ini uwsgi.ini"]
+
+
+def start(serve: Serve, home: Path, command: str, **changes: str) -> Any:
+    """Starts a command of the page in a folder with its files; it listens on a socket of the test's."""
+    home.mkdir()
+    program, *arguments = shlex.split(command)
+    for name, text in FILES.items():
+        for old, new in changes.items():
+            text = text.replace(OLD[old], new)
+        # gunicorn reads a file of this name wherever it finds one.
+        if name != "gunicorn.conf.py" or command in PATIENT:
+            (home / name).write_text(text.replace(":8000", "{socket}"))
+    if program == "gunicorn":
+        arguments += ["--bind", "unix:{socket}", "--no-control-socket"]
+    return serve("none", program, *arguments, cwd=home)
+
+
+#: What a test changes in the page's files.
+OLD = {"work": 'print("tick of", ctx.instance_id, flush=True)', "automatic": "when_serving(scheduler.start)\n"}
+
+
+def history(home: Path) -> list[RunRecord]:
+    reader = Scheduler(f"sqlite:///{home}/jobs.db")
+    try:
+        return reader.history("tick", 200)
+    finally:
+        reader.stop()
+
+
+def test_every_command_of_the_page_is_run() -> None:
+    assert sorted(COMMANDS) == sorted([*PLAIN, *PATIENT, *BY_HAND])
+
+
+@pytest.mark.parametrize("commands", [PLAIN, BY_HAND], ids=["automatic", "by hand"])
+def test_three_workers_share_the_slots(serve: Serve, tmp_path: Path, commands: list[str]) -> None:
+    changes = {"automatic": ""} if commands is BY_HAND else {}
+    servers = [start(serve, tmp_path / f"home-{number}", command, **changes) for number, command in enumerate(commands)]
+    for number, server in enumerate(servers):
+        server.wait_until(lambda server=server: server.output.count("tick of") >= 3, "three runs")
+        assert server.end(signal.SIGTERM) == 0
+        records = history(tmp_path / f"home-{number}")
+        assert {record.status for record in records} == {"success"}
+        assert len({record.slot for record in records}) == len(records) >= 3
+        assert all(f"-{server.process.pid}-" not in record.instance_id for record in records)
+
+
+def test_a_server_that_is_told_to_wait_ends_when_its_runs_have(serve: Serve, tmp_path: Path) -> None:
+    work = 'print("begun", flush=True); __import__("time").sleep(4)'
+    servers = [start(serve, tmp_path / f"home-{number}", command, work=work) for number, command in enumerate(PATIENT)]
+    for number, server in enumerate(servers):
+        server.wait_until(lambda server=server: "begun" in server.output, "a run")
+        assert server.end(signal.SIGTERM) == 0
+        assert {record.status for record in history(tmp_path / f"home-{number}")} == {"success"}
