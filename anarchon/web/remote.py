@@ -96,7 +96,8 @@ class RemoteWorkers:
         """Runs a job on a worker, and returns its record when the run has ended. The run goes on if this is given up.
 
         Args:
-            wait: as for ``Scheduler.run_now``: how long the worker waits before it answers, at the most.
+            wait: as for ``Scheduler.run_now``: how long the worker waits before it answers, at the most. It is given up
+                half a minute after that; None: after the client's timeout alone.
 
         Returns:
             The record; None where the run goes on after ``wait``.
@@ -148,7 +149,8 @@ class RemoteWorkers:
     def _ask(self, method: str, job: str | None = None, what: str = "", told: dict[str, Any] | None = None) -> Any:
         """One request; the value that was answered."""
         path = "/jobs" if job is None else f"/jobs/{quote(job, safe='')}/{what}"
-        status, raw = self._exchange(method, path, b"" if told is None else json.dumps(told).encode())
+        patience_s = _QUESTION_S if method == "GET" else self._patience_s(told)
+        status, raw = self._exchange(method, path, b"" if told is None else json.dumps(told).encode(), patience_s)
         try:
             values = json.loads(raw)
         except (ValueError, RecursionError):
@@ -157,7 +159,15 @@ class RemoteWorkers:
             return values
         raise self._refusal(status, values, job or "", running=method == "POST")
 
-    def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+    def _patience_s(self, told: dict[str, Any] | None) -> float | None:
+        """How long to wait for the answer to a run. None: without limit."""
+        limits = [] if self._timeout_s is None else [self._timeout_s]
+        if told is not None:
+            # A worker that is paused holds its connections, and answers neither then nor ever.
+            limits.append(told["wait"] + _QUESTION_S)
+        return min(limits, default=None)
+
+    def _exchange(self, method: str, path: str, body: bytes, patience_s: float | None) -> tuple[int, bytes]:
         running = method == "POST"
         connection = self._connection()
         try:
@@ -166,7 +176,7 @@ class RemoteWorkers:
             except (OSError, UnicodeError) as error:
                 raise self._lost("could not be reached", error, _NOT_RUN if running else "") from _bare(error)
             try:
-                _be_patient(connection.sock, self._timeout_s if running else _QUESTION_S)
+                _be_patient(connection.sock, patience_s)
                 self._send(connection, method, path, body)
                 with connection.getresponse() as response:
                     raw = response.read(_LONGEST_ANSWER)

@@ -285,6 +285,13 @@ def test_an_answer_that_does_not_come_in_time_is_not_waited_for() -> None:
     assert "may have begun" in str(raised.value)
 
 
+def test_a_worker_that_does_not_answer_after_the_wait_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_module, "_QUESTION_S", 0.1)
+    with answering(never) as (url, _), pytest.raises(BackendError, match="did not answer: TimeoutError") as raised:
+        RemoteWorkers(url, TOKEN).run_now("sync", wait="100ms")
+    assert "may have begun" in str(raised.value)
+
+
 def test_a_question_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_module, "_QUESTION_S", 0.2)
     with answering(never) as (url, _), pytest.raises(BackendError, match="did not answer: TimeoutError") as raised:
