@@ -19,7 +19,7 @@ from anarchon.errors import ConfigurationError, shown
 from anarchon.options import option_names, parse_options, resolve_options
 from anarchon.scheduler import Scheduler
 
-__all__ = ["SETTINGS", "option", "permission", "read"]
+__all__ = ["SETTINGS", "errors_of_permission", "option", "permission", "read"]
 
 #: What this app reads itself, with what holds where the site says nothing.
 _OWN: dict[str, Any] = {"AUTOSTART": False, "JOBS_MODULE": "jobs", "PERMISSION": None, "STOP_TIMEOUT": "25s"}
@@ -49,6 +49,15 @@ def permission() -> Callable[[Any], object] | None:
     """
     found: Callable[[Any], object] | None = _callable("PERMISSION", option("PERMISSION"), "the request")
     return found
+
+
+def errors_of_permission() -> list[Error]:
+    """What is wrong with PERMISSION. To be asked when the jobs are there: its module may well import them."""
+    try:
+        permission()
+    except ConfigurationError as error:
+        return [_wrong("PERMISSION", error, "anarchon.E004")]
+    return []
 
 
 def read(given: object) -> tuple[Scheduler | None, list[Error]]:
@@ -109,7 +118,9 @@ def _check(name: str, value: Any) -> None:
     elif name == "AROUND_RUN":
         _callable(name, value, "the context")
     elif name == "PERMISSION":
-        _callable(name, value, "the request")
+        # A path is looked up later: see errors_of_permission.
+        if not isinstance(value, str):
+            _callable(name, value, "the request")
     elif name == "STOP_TIMEOUT":
         if value is not None:
             parse_duration(value, name)

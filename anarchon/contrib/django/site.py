@@ -14,7 +14,7 @@ from django.utils.functional import LazyObject
 from django.utils.module_loading import autodiscover_modules
 
 from anarchon.clock import SystemClock
-from anarchon.contrib.django.settings import option, read
+from anarchon.contrib.django.settings import errors_of_permission, option, read
 from anarchon.contrib.servers import when_serving
 from anarchon.contrib.servers.stack import command
 from anarchon.scheduler import Scheduler
@@ -40,8 +40,8 @@ class _Settings:
         with self._lock:
             if self._reading:
                 raise ImproperlyConfigured(
-                    "A module that ANARCHON names for BACKEND, AROUND_RUN or PERMISSION uses the scheduler, which is"
-                    " not made before that module has been imported. Keep what is named apart from the jobs."
+                    "A module that ANARCHON names for BACKEND or AROUND_RUN uses the scheduler, which is not made"
+                    " before that module has been imported. Keep what is named apart from the jobs."
                 )
             if self._read is None:
                 self._reading = True
@@ -57,7 +57,7 @@ _settings = _Settings()
 
 def errors() -> list[Error]:
     """What is wrong with the settings; the system checks show it."""
-    return _settings.read()[1]
+    return _settings.read()[1] or errors_of_permission()
 
 
 class _SiteScheduler(LazyObject):  # type: ignore[type-arg]
@@ -91,27 +91,31 @@ def begin() -> None:
     Raises:
         ImproperlyConfigured: the settings are wrong, in a process that runs no system checks, such as a web server's.
     """
-    if errors():
-        if command() is None:
-            _made()
-        # A command runs the checks before it does anything, and they say it better than a traceback.
-        return
-    module = option("JOBS_MODULE")
-    if module is not None:
-        autodiscover_modules(module)
-    if option("AUTOSTART"):
-        _autostart()
+    made, wrong = _settings.read()
+    if made is not None:
+        module = option("JOBS_MODULE")
+        if module is not None:
+            autodiscover_modules(module)
+        wrong = errors_of_permission()
+    if not wrong:
+        if option("AUTOSTART"):
+            _autostart()
+    elif command() is None:
+        raise _improper(wrong)
+    # A command runs the checks before it does anything, and they say it better than a traceback.
 
 
 def _made() -> Scheduler:
     made, wrong = _settings.read()
     if made is None:
-        raise ImproperlyConfigured(" ".join(_sentence(error) for error in wrong))
+        raise _improper(wrong)
     return made
 
 
-def _sentence(error: Error) -> str:
-    return f"{error.obj}: {error.msg}" + (f" {error.hint}" if error.hint else "")
+def _improper(errors: list[Error]) -> ImproperlyConfigured:
+    return ImproperlyConfigured(
+        " ".join(f"{error.obj}: {error.msg}" + (f" {error.hint}" if error.hint else "") for error in errors)
+    )
 
 
 def _autostart() -> None:

@@ -71,7 +71,6 @@ def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
         ({**MEMORY, "AROUND_RUN": "anarchon.no_such"}, "E004", "ANARCHON['AROUND_RUN']", "has no 'no_such'", None),
         ({**MEMORY, "AROUND_RUN": 3}, "E004", "ANARCHON['AROUND_RUN']", "must be callable", None),
         ({**MEMORY, "AROUND_RUN": lambda: None}, "E004", "ANARCHON['AROUND_RUN']", "must take the context", None),
-        ({**MEMORY, "PERMISSION": "nowhere"}, "E004", "ANARCHON['PERMISSION']", "must be a dotted path", None),
         ({**MEMORY, "PERMISSION": True}, "E004", "ANARCHON['PERMISSION']", "must be callable", None),
         ({**MEMORY, "PERMISSION": lambda: True}, "E004", "ANARCHON['PERMISSION']", "must take the request", None),
         ({**MEMORY, "STOP_TIMEOUT": "soon"}, "E004", "ANARCHON['STOP_TIMEOUT']", "STOP_TIMEOUT must be", None),
@@ -103,6 +102,26 @@ def test_a_coroutine_function_cannot_say_who_may_ask() -> None:
     # What it returns is true whatever it would say.
     _, [error] = read({**MEMORY, "PERMISSION": let_in})
     assert "coroutine function" in error.msg
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("nowhere", "must be a dotted path"),
+        ("shop.no_such.staff", "no module 'shop.no_such'"),
+        ("shop.views.everybodi", "Did you mean 'everybody'?"),
+        ("shop.views.__doc__", "must be callable"),
+        ("shop.views.run", "must take the request"),
+    ],
+)
+def test_a_path_that_names_nobody_who_could_say_who_may_ask_is_told(path: str, said: str) -> None:
+    with override_settings(ANARCHON={**MEMORY, "PERMISSION": path}):
+        [error] = site.errors()
+        assert (error.id, error.obj) == ("anarchon.E004", "ANARCHON['PERMISSION']")
+        assert said in error.msg
+        # As a web server has it.
+        with pytest.raises(ImproperlyConfigured, match=r"^ANARCHON\['PERMISSION'\]: "):
+            site.begin()
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
