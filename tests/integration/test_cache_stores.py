@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+import textwrap
 import threading
 import time
 from collections import Counter
@@ -15,7 +17,7 @@ from typing import Any
 
 import pytest
 import redis
-from caches import DATABASE_ALIAS, DATABASE_KINDS, KINDS, Store, cache_on
+from caches import DATABASE_ALIAS, DATABASE_KINDS, KINDS, Store, cache_on, set_up_django
 from fleet import Fleet
 from servers import MemcachedServer, PostgresDatabase, RedisServer
 
@@ -358,6 +360,38 @@ def test_a_cache_table_that_was_never_made_is_an_error_that_says_so(make_store: 
     check_away(backend, 1_000)
     with pytest.raises(BackendError, match="no such table: cron_cache"):
         backend.claim("x", 1_000, "a")
+
+
+# -- the docs
+
+
+def example(words: str) -> str:
+    """The example of the page that has these words, as it stands there."""
+    page = (Path(__file__).parents[2] / "docs" / "cache.rst").read_text(encoding="utf-8")
+    found = [textwrap.dedent(block) for block in re.findall(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", page)]
+    (only,) = [block for block in found if words in block]
+    return only
+
+
+def test_the_pages_examples_work_as_they_stand(memcached: str, prefix: str) -> None:
+    from django.test import override_settings
+
+    set_up_django()
+    site: dict[str, Any] = {}
+    exec(example("# settings.py").replace("memcached.internal:11212", memcached), site)
+    assert site["CACHES"]["cron"]["LOCATION"] == memcached
+    with override_settings(CACHES=site["CACHES"]):
+        exec(example("# website/cron.py"), site)
+        backend = site["make_backend"]()
+        assert backend.claim(prefix, 1_000, "a") and not backend.claim(prefix, 1_000, "b")
+        exec(example("from pymemcache").replace("memcached.internal:11211", memcached), site)
+        site["scheduler"].every(prefix, "10s", print)
+        assert site["scheduler"].run_now(prefix).status == "success"
+        assert len(site["scheduler"].history(prefix)) == 1
+    exec(example("DatabaseCache"), site)
+    with override_settings(CACHES=site["CACHES"]):
+        exec(example("# website/cron.py"), site)
+        assert "'cron'" in repr(site["make_backend"]())
 
 
 # -- pymemcache's other clients
