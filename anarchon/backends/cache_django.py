@@ -63,7 +63,7 @@ class DjangoCaches:
         if not any(_is(cache, _BACKENDS + name) for name in _KNOWN):
             _logger.warning(
                 "CacheBackend does not know %s: its add must be atomic for all processes, and seen at once by any get.",
-                type(cache).__qualname__,
+                f"{type(cache).__module__}.{type(cache).__qualname__}",
             )
         key = cache.make_key(longest_key, version=_VERSION)
         size = len(key.encode())
@@ -202,7 +202,7 @@ def _close(cache: Any) -> None:
     # Django's Redis cache leaves its connections to the garbage collector.
     client = cache.__dict__.get("_cache")
     if _is(cache, _BACKENDS + "redis.RedisCache") and client is not None:
-        for pool in client._pools.values():
+        for pool in getattr(client, "_pools", {}).values():
             pool.disconnect()
 
 

@@ -295,7 +295,13 @@ _SILENT = {"ignore_exc": True, "default_noreply": True, "retry_attempts": 0}
 
 
 @pytest.mark.parametrize(
-    ("kind", "more"), [("django-memcached", {}), ("django-memcached", {"OPTIONS": _SILENT}), ("pymemcache", {})]
+    ("kind", "more"),
+    [
+        ("django-memcached", {}),
+        ("django-memcached", {"OPTIONS": _SILENT}),
+        ("django-memcached", {"OPTIONS": {**_SILENT, "use_pooling": True, "max_pool_size": 4}}),
+        ("pymemcache", {}),
+    ],
 )
 def test_a_memcached_that_is_away_is_an_error(
     make_store: Callable[..., Store], memcached_alone: Callable[..., MemcachedServer], kind: str, more: dict[str, Any]

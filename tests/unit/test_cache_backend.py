@@ -615,7 +615,7 @@ def test_a_cache_that_is_not_known_here_is_warned_of_and_the_known_are_not(
     CacheBackend(django_cache(**_DATABASE, OPTIONS={"MAX_ENTRIES": 10_000}))
     assert caplog.text == ""
     CacheBackend(django_cache(BACKEND=f"{__name__}.OwnLocalMemory"))
-    assert "does not know" in caplog.text and "Unknown: its add must be atomic" in caplog.text
+    assert "does not know" in caplog.text and "<locals>.Unknown: its add must be atomic" in caplog.text
 
 
 def test_no_secret_of_a_cache_is_shown(django_cache: Any) -> None:
