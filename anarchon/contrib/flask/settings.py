@@ -68,7 +68,9 @@ def read_settings(config: Config) -> Settings:
     _refuse_unknown(given)
     autostart = given.get("AUTOSTART", False)
     if autostart not in (True, False):
-        raise ConfigurationError(f"ANARCHON_AUTOSTART must be True or False, not {shown(autostart)}.")
+        # 'True', in quotes, is what FLASK_ANARCHON_AUTOSTART=True becomes.
+        hint = " In the environment that is true or false, in small letters." if isinstance(autostart, str) else ""
+        raise ConfigurationError(f"ANARCHON_AUTOSTART must be True or False, not {shown(autostart)}.{hint}")
     stop_timeout = given.get("STOP_TIMEOUT", "25s")
     parse_duration(stop_timeout, "ANARCHON_STOP_TIMEOUT")
     return Settings(

@@ -141,7 +141,7 @@ def test_keys_of_others_are_left_to_them(make_app: MakeApp, cron: Anarchon) -> N
         ({"AROUND_RUN": 42}, "^ANARCHON_AROUND_RUN must be callable"),
         ({"AROUND_RUN": lambda: None}, "^ANARCHON_AROUND_RUN must take the context"),
         ({"AROUND_RUN": "nowhere.to_be.found"}, "^ANARCHON_AROUND_RUN: there is no module 'nowhere'"),
-        ({"AUTOSTART": "false"}, "^ANARCHON_AUTOSTART must be True or False, not 'false'"),
+        ({"AUTOSTART": "True"}, "^ANARCHON_AUTOSTART must be True or False, not 'True'. In the environment .* small"),
         ({"AUTOSTART": None}, "^ANARCHON_AUTOSTART must be True or False"),
         ({"PERMISSION": True}, "^ANARCHON_PERMISSION must be callable, not True"),
         ({"PERMISSION": lambda: True}, "^ANARCHON_PERMISSION must take the request"),
