@@ -86,7 +86,7 @@ def on_threads(count: int, work: Callable[[int], object]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(LONGEST_S * 2)
+        thread.join(LONGEST_S * 10)
     assert not any(thread.is_alive() for thread in threads)
     if raised:
         raise raised[0]
