@@ -120,9 +120,9 @@ class Engine:
         count = job.schedule.count(slot_ms - 1, newest_ms - 1)
         self._teller.skip(job.name, slot_ms, "scheduled", "late", count=count)
 
-    def run_now(self, job: Job, wait_ms: int | None) -> RunRecord | None:
+    def run_now(self, job: Job, wait_ms: int | None, once: str | None = None) -> RunRecord | None:
         """Runs the job here; blocks until its result is stored, or for that time: then None."""
-        return self._runner.run_now(job, wait_ms)
+        return self._runner.run_now(job, wait_ms, once)
 
     def stop(self, timeout_ms: int | None) -> bool:
         """No new runs; those that go on are told to stop and waited for. True if all ended in time. Safe to repeat.

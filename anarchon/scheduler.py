@@ -309,6 +309,10 @@ class Scheduler:
             RunRefused: another run is in the way and one of them says overlap ``skip``; or this scheduler is stopping.
             BackendError: the store could not be asked.
         """
+        return self._run_once(name, wait, None)
+
+    def _run_once(self, name: str, wait: Duration | None, once: str | None) -> RunRecord | None:
+        """As ``run_now``; whatever process asks with the same token, a store with leases grants it one run."""
         wait_ms = None if wait is None else parse_duration(wait, "wait")
         job = self._job(name)
         with self._lock:
@@ -317,7 +321,7 @@ class Scheduler:
                 engine = self._engine = self._new_engine()
         if engine.stopping:
             raise stopping(name)
-        return engine.run_now(job, wait_ms)
+        return engine.run_now(job, wait_ms, once)
 
     def _run_unless_stopped(self, name: str, *, wait: Duration | None = None) -> RunRecord | None:
         """As ``run_now``, but not from a stop to the next start: a process that ends with its stop would cut it off."""

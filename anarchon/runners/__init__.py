@@ -43,11 +43,13 @@ class Runner(Protocol):
             window_ms: how long after its slot the run may still begin.
         """
 
-    def run_now(self, job: Job, wait_ms: int | None = None) -> RunRecord | None:
+    def run_now(self, job: Job, wait_ms: int | None = None, once: str | None = None) -> RunRecord | None:
         """Runs the job on a thread of this instance and blocks until the result is stored. Its slot is this moment.
 
         Args:
             wait_ms: how long to wait for the result, at the most; None: without limit.
+            once: a token of whoever asks: a store with leases grants one run for it, wherever it is asked with. None:
+                a fresh one.
 
         Returns:
             The record; None where the run goes on after that time.

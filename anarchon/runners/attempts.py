@@ -9,16 +9,20 @@ from anarchon.job import Job
 from anarchon.records import ClaimReply, ClaimRequest, Mode, RunRecord, shorten_error
 from anarchon.sources import Sources
 
-__all__ = ["new_context", "new_record", "new_request"]
+__all__ = ["manual_run_id", "new_context", "new_record", "new_request"]
+
+
+def manual_run_id(token: str) -> str:
+    """The name of the manual run that is asked for with this token: it has letters, and so never equals a slot."""
+    return f"manual-{token}"
 
 
 def new_request(
     job: Job, slot_ms: int, trigger: str, window_ms: int, instance_id: str, sources: Sources, run_id: str | None = None
 ) -> ClaimRequest:
-    """A claim with a fresh token. Without ``run_id`` it names a new run: its slot, or for a manual one a unique name,
-    which has letters and so never equals a slot."""
+    """A claim with a fresh token. Without ``run_id`` it names a new run: its slot, or for a manual one a fresh name."""
     if run_id is None:
-        run_id = "manual-" + sources.chance.token() if trigger == "manual" else str(slot_ms)
+        run_id = manual_run_id(sources.chance.token()) if trigger == "manual" else str(slot_ms)
     return ClaimRequest(
         job=job.name,
         slot_ms=slot_ms,

@@ -48,9 +48,9 @@ class ClaimOnlyRunner:
         request = new_request(job, slot_ms, trigger, window_ms, parts.instance_id, parts.sources)
         self._first_claims.ask(Claim(job, request))
 
-    def run_now(self, job: Job, wait_ms: int | None = None) -> RunRecord | None:
+    def run_now(self, job: Job, wait_ms: int | None = None, once: str | None = None) -> RunRecord | None:
         slot_ms = self._store.clock.now_ms(job.name)
-        # Nobody else can know of a manual run, so there is nothing to claim.
+        # Nobody else can know of a manual run, so there is nothing to claim, nor is ``once`` of use.
         request = new_request(job, slot_ms, "manual", 0, self._parts.instance_id, self._parts.sources)
         context = self._context(job, request, ClaimReply(Outcome.WON, slot_ms, attempt=1))
         runs, instance_id = self._parts.runs, self._parts.instance_id

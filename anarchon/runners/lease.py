@@ -23,7 +23,7 @@ from anarchon.records import (
     RunRecord,
 )
 from anarchon.runners import Parts
-from anarchon.runners.attempts import new_context, new_record, new_request
+from anarchon.runners.attempts import manual_run_id, new_context, new_record, new_request
 from anarchon.runners.backup import Backups, Watch
 from anarchon.runners.first_claims import Claim, FirstClaims
 from anarchon.runners.leased_run import LeasedRun
@@ -58,11 +58,11 @@ class LeaseRunner:
     def run(self, job: Job, slot_ms: int, trigger: str, window_ms: int) -> None:
         self._first_claims.ask(Claim(job, self._request(job, slot_ms, trigger, window_ms)))
 
-    def run_now(self, job: Job, wait_ms: int | None = None) -> RunRecord | None:
+    def run_now(self, job: Job, wait_ms: int | None = None, once: str | None = None) -> RunRecord | None:
         with self._parts.asks.apart() as may:
             if not may:
                 raise stopping(job.name)
-            run = self._claim_now(job)
+            run = self._claim_now(job, once)
             if not self._parts.runs.add(run.context):
                 run.give_back()
                 raise stopping(job.name)
@@ -171,14 +171,15 @@ class LeaseRunner:
         jitter_ms = self._parts.sources.chance.between(0, job.options.jitter_ms)
         self._parts.asks.after(jitter_ms, lambda: self.run(job, newest_ms, "catch-up", window_ms))
 
-    def _claim_now(self, job: Job) -> LeasedRun:
+    def _claim_now(self, job: Job, once: str | None) -> LeasedRun:
         """A manual run, won."""
         if self._parts.runs.blocked(job):
             raise self._parts.runs.refusal(job, self._parts.instance_id)
         clock = self._store.clock
         # A manual claim that is minutes old is late, and a host's clock may be an hour wrong.
         clock.look(job.name)
-        request = self._request(job, clock.now_ms(job.name), "manual", MANUAL_WINDOW_MS)
+        run_id = None if once is None else manual_run_id(once)
+        request = self._request(job, clock.now_ms(job.name), "manual", MANUAL_WINDOW_MS, run_id)
         asked_from_ms = self._parts.sources.clock.monotonic_ms()
         try:
             reply = self._ask_manual(request)
@@ -190,6 +191,9 @@ class LeaseRunner:
         if reply.outcome is Outcome.OVERLAP:
             assert reply.holder is not None
             raise RunRefused(job.name, reply.holder.instance_id)
+        if once is not None and reply.outcome in (Outcome.RUNNING, Outcome.DONE):
+            holder = None if reply.holder is None else reply.holder.instance_id
+            raise RunRefused(job.name, holder, f"Job {job.name!r} was not run again: this run was asked for before.")
         raise RunRefused(job.name, why=f"The store answered {reply.outcome.value!r} to a manual run of {job.name!r}.")
 
     def _ask_manual(self, request: ClaimRequest) -> ClaimReply:

@@ -652,6 +652,22 @@ def test_two_manual_runs_at_once_have_ids_of_their_own(world: World, lease: Leas
     assert first.run_id != second.run_id
 
 
+@pytest.mark.parametrize("ends_at_once", [True, False])
+def test_what_is_asked_twice_with_one_token_is_run_once_even_where_runs_may_overlap(
+    world: World, lease: Lease, ends_at_once: bool
+) -> None:
+    lease.ends_at_once = ends_at_once
+    job = job_of("x", lease.handler, overlap="allow")
+    first = world.spawn(lambda: lease.runner.run_now(job, once="t1"))
+    with pytest.raises(RunRefused, match="Job 'x' was not run again") as refused:
+        lease.runner.run_now(job, once="t1")
+    assert refused.value.holder == (None if ends_at_once else "a")
+    assert [context.run_id for context in lease.contexts] == ["manual-t1"]
+    lease.contexts[0]._cancel("stop")
+    world.settle()
+    assert first.result().run_id == "manual-t1"
+
+
 def test_a_manual_run_that_meets_another_run_is_refused_and_names_its_holder(world: World, lease: Lease) -> None:
     lease.other.hold(lease.job)
     with pytest.raises(RunRefused, match="Job 'x' is already running on 'b'") as refused:

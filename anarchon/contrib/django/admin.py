@@ -6,6 +6,7 @@ log of who pressed the button. For an admin site of your own: ``site.register(Jo
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
@@ -20,6 +21,7 @@ from django.utils.decorators import method_decorator
 from django.utils.text import Truncator
 from django.views.decorators.http import require_POST, require_safe
 
+from anarchon.chance import SystemChance
 from anarchon.contrib.django.admin_pages import JobPage, job_page, list_page
 from anarchon.contrib.django.models import Job
 from anarchon.durations import Duration
@@ -38,6 +40,9 @@ __all__ = ["JobAdmin"]
 
 #: How many attempts a job's page shows: the first of them, or another where it is asked for.
 LIMITS = (20, 100, 500)
+
+#: What a confirmed question brings back: it becomes a part of a run's id.
+_TOKEN = re.compile("t[0-9a-f]{32}")
 
 _LEVELS = {"success": messages.SUCCESS, "failed": messages.ERROR}
 
@@ -121,27 +126,30 @@ class JobAdmin(ModelAdmin):
         """The button: asks once more, then starts the run in this process.
 
         What is confirmed names the newest manual run that was seen. A second click on "yes", or somebody else's, comes
-        after another one: then the question is put again.
+        after another one: then the question is put again. It also has a token that the question brought, which the
+        store grants one run: two clicks at the same moment reach two processes, and neither sees the other's run.
         """
         if not self.has_run_permission(request):
             raise PermissionDenied
         page = self._page_of(request, object_id, LIMITS[-1])
         confirmed = request.POST.get("confirmed")
-        if confirmed != page.newest_manual or page.info is None or page.away:
+        seen, _, once = (confirmed or "").partition(" ")
+        if seen != page.newest_manual or not _TOKEN.fullmatch(once) or page.info is None or page.away:
+            to_confirm = f"{page.newest_manual} {SystemChance().token()}"
             context = {"title": "Run this job now?", "page": page, "again": confirmed is not None}
-            return self._page(request, "run_confirmation.html", context)
-        self._run(request, page.name)
+            return self._page(request, "run_confirmation.html", {**context, "to_confirm": to_confirm})
+        self._run(request, page.name, once)
         return self._to_page_of(page.name)
 
     # -- inside
 
-    def _run(self, request: HttpRequest, name: str) -> None:
+    def _run(self, request: HttpRequest, name: str, once: str) -> None:
         """Starts a run, and says what came of it."""
         scheduler = self.get_scheduler(request)
         # Before the run: should it take this process down, it is known who asked for it.
         self.log_change(request, Job(name=name), "Asked for a run now.")
         try:
-            record = scheduler.run_now(name, wait=self.wait)
+            record = scheduler._run_once(name, self.wait, once)
         except RunRefused as error:
             self.message_user(request, str(error), messages.WARNING)
         except BackendError:

@@ -477,6 +477,21 @@ def test_a_second_click_finds_a_run_that_goes_on_even_where_runs_may_overlap(
     assert len(scheduler.active("sync")) == 1
 
 
+def test_two_clicks_on_yes_at_one_moment_run_the_job_once(
+    make: Make, operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes take them, and neither sees the other's run on its page."""
+    from anarchon.contrib.django.admin import JobAdmin, job_page
+
+    scheduler = make().every("sync", "10s", nothing)
+    seen = seen_on(operator.post(job_url("sync", "run")))
+    page = job_page(scheduler, "sync", 20)
+    monkeypatch.setattr(JobAdmin, "_page_of", lambda *_: page)
+    assert "Job 'sync' was run" in text_of(confirm(operator, "sync", seen))
+    assert "Job 'sync' was not run again" in text_of(confirm(operator, "sync", seen))
+    assert len(scheduler.history("sync")) == 1
+
+
 def test_scheduled_runs_meanwhile_do_not_put_the_question_again(make: Make, store: Any, operator: Client) -> None:
     make().every("sync", "10s", nothing)
     seen = seen_on(operator.post(job_url("sync", "run")))
