@@ -10,8 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from anarchon import RunRecord, Scheduler
 
 Serve = Callable[..., Any]
@@ -70,14 +68,15 @@ def test_every_command_of_the_page_is_run() -> None:
     assert sorted(COMMANDS) == sorted([*PLAIN, *PATIENT, *BY_HAND])
 
 
-@pytest.mark.parametrize("commands", [PLAIN, BY_HAND], ids=["automatic", "by hand"])
-def test_three_workers_share_the_slots(serve: Serve, tmp_path: Path, commands: list[str]) -> None:
-    changes = {"automatic": ""} if commands is BY_HAND else {}
-    servers = [start(serve, tmp_path / f"home-{number}", command, **changes) for number, command in enumerate(commands)]
-    for number, server in enumerate(servers):
+def test_three_workers_share_the_slots_started_by_themselves_or_by_hand(serve: Serve, tmp_path: Path) -> None:
+    homes = [tmp_path / name for name in ("home-0", "home-1", "by-hand-0", "by-hand-1")]
+    servers = [start(serve, home, command) for home, command in zip(homes, PLAIN, strict=False)]
+    servers += [start(serve, home, command, automatic="") for home, command in zip(homes[2:], BY_HAND, strict=True)]
+    for server in servers:
         server.wait_until(lambda server=server: server.output.count("tick of") >= 3, "three runs")
+    for server, home in zip(servers, homes, strict=True):
         assert server.end(signal.SIGTERM) == 0
-        records = history(tmp_path / f"home-{number}")
+        records = history(home)
         assert {record.status for record in records} == {"success"}
         assert len({record.slot for record in records}) == len(records) >= 3
         assert all(f"-{server.process.pid}-" not in record.instance_id for record in records)

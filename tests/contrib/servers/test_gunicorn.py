@@ -40,8 +40,8 @@ def test_every_slot_runs_once_in_the_workers_and_never_in_the_master(serve: Serv
     for server in servers:
         server.wait_for("start", 3)
         assert server.get() in server.pids("start")
-    for server in servers:
-        server.wait_for("begin", len(server.lines("begin")) + 3)
+    for server, runs in [(server, len(server.lines("begin"))) for server in servers]:
+        server.wait_for("begin", runs + 3)
         assert server.get() in server.pids("start")
     for server in servers:
         assert server.end() == 0
@@ -59,30 +59,32 @@ def test_every_slot_runs_once_in_the_workers_and_never_in_the_master(serve: Serv
         ]
 
 
-@pytest.mark.parametrize("more", [(), ("--preload",)], ids=["loaded by the workers", "preloaded"])
-def test_workers_that_are_recycled_reloaded_and_killed_have_successors_that_start(
-    serve: Serve, more: tuple[str, ...]
-) -> None:
-    server = serve("redis", *GUNICORN, "-w", "3", "--max-requests", "5", *more)
-    first = {line["pid"] for line in server.wait_for("start", 3)}
+def test_workers_that_are_recycled_reloaded_and_killed_have_successors_that_start(serve: Serve) -> None:
+    servers = [serve("redis", *GUNICORN, "-w", "3", "--max-requests", "5", *more) for more in [(), ("--preload",)]]
+    for server in servers:
+        server.wait_for("start", 3)
 
     def recycled() -> bool:
-        server.get()
-        return len(server.pids("start")) >= 6
+        answered = [server.get() for server in servers]
+        return all(answered) and all(len(server.pids("start")) >= 6 for server in servers)
 
-    server.wait_until(recycled, "as many successors as there were workers")
-    started = len(server.pids("start"))
-    server.process.send_signal(signal.SIGHUP)
-    server.wait_for("start", started + 3)
-    victim = server.wait_until(server.get, "an answer")
-    with suppress(ProcessLookupError):
-        os.kill(victim, signal.SIGKILL)
-    server.wait_for("start", started + 4)
-    server.wait_until(lambda: server.pids("begin")[-1] not in first, "a run of a successor")
-    server.wait_for("begin", len(server.lines("begin")) + 2)
-    assert server.end() == 0
-    assert [fault for fault in server.faults() if "has run" not in fault] == []
-    assert_no_slot_has_succeeded_twice(server)
+    servers[0].wait_until(recycled, "as many successors as there were workers")
+    reloaded = [(server, len(server.pids("start"))) for server in servers]
+    for server in servers:
+        server.process.send_signal(signal.SIGHUP)
+    for server, started in reloaded:
+        server.wait_for("start", started + 3)
+        victim = server.wait_until(server.get, "an answer")
+        with suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+    for server, started in reloaded:
+        server.wait_for("start", started + 4)
+        successors = set(server.pids("start")[started:])
+        server.wait_until(lambda server=server, known=successors: known & set(server.pids("begin")), "a run of one")
+    for server in servers:
+        assert server.end() == 0
+        assert [fault for fault in server.faults() if "has run" not in fault] == []
+        assert_no_slot_has_succeeded_twice(server)
 
 
 def assert_no_slot_has_succeeded_twice(server: Any) -> None:
