@@ -211,7 +211,8 @@ def test_a_worker_whose_run_does_not_heed_the_stop_says_so(make_site: MakeSite) 
     worker.until(lambda: site.lines(job="tick", what="begin"))
     worker.send(signal.SIGTERM)
     assert worker.wait() == 1
-    assert worker.told.splitlines()[-1] == "CommandError: Not every run ended in time."
+    # A run of the other job may end after that, and be told of.
+    assert "CommandError: Not every run ended in time." in worker.told.splitlines()
 
 
 def test_a_worker_without_jobs_has_nothing_to_do(make_site: MakeSite) -> None:
