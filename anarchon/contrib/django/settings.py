@@ -76,7 +76,8 @@ def read(given: object) -> tuple[Scheduler | None, list[Error]]:
         backend = make_scheduler({name: given.get(name) for name in ("BACKEND", "PREFIX")}).backend
     except ConfigurationError as error:
         errors.append(_wrong("BACKEND", error, "anarchon.E003"))
-    given = {"TIMEZONE": settings.TIME_ZONE, **given}
+    # The history alone is not where a failure is looked for, and does not know of a store that is away.
+    given = {"TIMEZONE": settings.TIME_ZONE, "LOG": True, **given}
     errors += _wrong_values(given)
     if errors or backend is None:
         return None, errors

@@ -2,8 +2,9 @@
 
 Guarantees:
 
-- Whoever asks is let in by ``ANARCHON["PERMISSION"]``, called with the request. Without one, nobody is but where DEBUG
-  is on. Anything but True and False is no answer: a hook that returns a response, to refuse, does not let anybody in.
+- Whoever asks is let in by ``ANARCHON["PERMISSION"]``, called with the request, and by nothing else: a program that
+  has no session is not sent to a page for its login. Without one, nobody is but where DEBUG is on. Anything but True
+  and False is no answer: a hook that returns a response, to refuse, does not let anybody in.
 - Every answer of these views is JSON, a refusal too, and none is to be stored on the way.
 - History is read from the store at each request: a process that registers no job can show it.
 """
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
@@ -36,6 +38,7 @@ def _answering(ask: Callable[..., Answer]) -> _View:
     """Makes a view of what is asked of the scheduler."""
 
     # Exempt, because it only reads: so another method gets the answer below, and not a page.
+    @login_not_required
     @csrf_exempt
     @functools.wraps(ask)
     def view(request: HttpRequest, **names: Any) -> JsonResponse:

@@ -166,6 +166,17 @@ def test_every_setting_of_the_scheduler_reaches_it() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("given", "said"), [({}, ["ValueError: no such customer"]), ({"LOG": False}, [])])
+def test_failures_are_logged_unless_the_settings_say_otherwise(
+    given: dict[str, Any], said: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise ValueError("no such customer")
+
+    made(**given).every("sync", "10s", fail).run_now("sync")
+    assert [record.exc_text.splitlines()[-1] for record in caplog.records if record.exc_text] == said
+
+
 @pytest.mark.parametrize("use_tz", [True, False])
 def test_the_time_zone_is_the_sites_unless_another_is_given(use_tz: bool) -> None:
     with override_settings(TIME_ZONE="America/Chicago", USE_TZ=use_tz):

@@ -71,6 +71,14 @@ def test_the_hook_is_asked_with_the_request() -> None:
             assert views.jobs(request).status_code == status
 
 
+def test_the_hook_alone_decides_where_a_site_wants_a_login_for_all_its_views(client: Client) -> None:
+    wants_login = "django.contrib.auth.middleware.LoginRequiredMiddleware"
+    with override_settings(MIDDLEWARE=[*settings.MIDDLEWARE, wants_login]):
+        assert_refused(client.get("/cron/jobs"), 403, "forbidden")
+        with let_in():
+            assert client.get("/cron/jobs").status_code == 200
+
+
 def test_the_hook_may_be_a_dotted_path(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shop.views.let_in", lambda request: "key" in request.GET, raising=False)
     with let_in(PERMISSION="shop.views.let_in"):

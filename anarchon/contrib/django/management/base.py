@@ -16,6 +16,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from anarchon.commands import ERRORS, exit_code
+from anarchon.contrib.django import scheduler
 from anarchon.output import Output
 
 __all__ = ["JobsCommand", "add_json", "add_name", "site_name"]
@@ -41,6 +42,9 @@ class JobsCommand(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         # Django's stream hands on all that it does not do itself to the one that it wraps.
         output = Output() if self._from_shell else Output(cast(TextIO, self.stdout))
+        if self._from_shell and "LOG" not in settings.ANARCHON:
+            # What the answer says, the log need not say beside it. A run and a worker log what they have to tell.
+            scheduler._events._log = None
         try:
             with output.alone() if options.get("json") else nullcontext():
                 code = self.answer(output, options)
