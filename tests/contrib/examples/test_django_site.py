@@ -121,6 +121,12 @@ def test_one_variable_keeps_the_jobs_in_redis(site: Any, redis_server: Callable[
     reader.stop()
 
 
+def test_the_page_is_there_while_the_store_of_the_jobs_is_away(site: Any) -> None:
+    ask = "from django.test import Client; print(Client().get('/', headers={'host': 'localhost'}).content.decode())"
+    asked = site.execute(f'.venv/bin/python manage.py shell -c "{ask}"', REDIS_URL="redis://127.0.0.1:1/0")
+    assert "their store is away" in asked.stdout, asked.stderr
+
+
 def test_the_site_stops_in_order_when_it_is_told_to(site: Any) -> None:
     site.wait(lambda: site.records("totals"))
     assert site.stop() == 0
