@@ -12,7 +12,7 @@ EVERY_MS = {"tick": 1_000, "report": 5_000}
 #: The job that is cut short: due once, and four seconds long.
 BILLING_STEPS = 8
 STEP_MS = 500
-BILLING_LEASE_MS = 2_000
+BILLING_LEASE_MS = 4_000
 
 JOBS = (*EVERY_MS, "billing")
 

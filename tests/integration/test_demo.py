@@ -73,7 +73,7 @@ def test_the_demo_shows_the_takeover_and_judges_itself(demo: Process, tmp_path: 
     assert takeover[1] != killed
     if takeover[2] is not None:  # where the host stood still, the lease was over before it could be looked at
         assert killed == takeover[3]
-        assert 2.0 <= float(takeover[2]) < 30
+        assert 4.0 <= float(takeover[2]) < 30
     lost = the(rf" 1 +scheduled +lost .* {killed} +(\d+)$")
     success = the(rf" 2 +takeover +success .* {takeover[1]} +(\d+)$")
     assert int(lost[1]) < int(success[1])
