@@ -121,7 +121,9 @@ def _improper(errors: list[Error]) -> ImproperlyConfigured:
 def _autostart() -> None:
     why_not = when_serving(scheduler.start, _wait_until_ready)
     if why_not is not None:
-        _logger.info("AUTOSTART: no job runs in this process. %s", why_not)
+        # Nobody expects a command that serves nothing to run jobs.
+        level = logging.INFO if command() is None else logging.DEBUG
+        _logger.log(level, "AUTOSTART: no job runs in this process. %s", why_not)
 
 
 def _wait_until_ready() -> None:
