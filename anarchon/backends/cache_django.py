@@ -16,9 +16,11 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from anarchon.backends.cache_calls import AtomicCache
 from anarchon.backends.cache_pymemcache import CONNECT_TIMEOUT_S, TIMEOUT_S
+from anarchon.backends.redis_url import ESCAPE
 from anarchon.errors import ConfigurationError
 
 __all__ = ["DjangoCaches", "is_django"]
@@ -161,6 +163,10 @@ def _check(cache: Any, alias: str) -> None:
         )
     if _is(cache, _BACKENDS + "db.BaseDatabaseCache"):
         _check_database(cache, alias)
+    if _is(cache, _BACKENDS + "redis.RedisCache") and not all(_is_plain_url(server) for server in cache._servers):
+        raise ConfigurationError(
+            f"CacheBackend cannot use the cache {alias!r}: its LOCATION cannot be read as a URL. {ESCAPE}"
+        )
 
 
 def _check_database(cache: Any, alias: str) -> None:
@@ -180,12 +186,26 @@ def _check_database(cache: Any, alias: str) -> None:
         )
 
 
+def _is_plain_url(server: str) -> bool:
+    """Whether each part stands where it belongs; errors of redis-py's would show what is left of a password."""
+    try:
+        parts = urlsplit(server)
+        return parts.port != 0 and "#" not in server and "@" not in parts.path + parts.query
+    except ValueError:
+        return False
+
+
 def _bound(cache: Any) -> None:
     """Sees to it that a server that does not answer is an error, soon, and not an empty cache."""
     # This object is ours alone, and has not made its client yet.
     if _is(cache, _BACKENDS + "memcached.PyMemcacheCache"):
         limits: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, "timeout": TIMEOUT_S}
-        cache._options = {**limits, **cache._options, "ignore_exc": False, "default_noreply": False}
+        cache._options = {
+            **cache._options,
+            **_missing(limits, cache._options),
+            "ignore_exc": False,
+            "default_noreply": False,
+        }
     elif _is(cache, _BACKENDS + "redis.RedisCache"):
         from redis.backoff import NoBackoff
         from redis.retry import Retry
@@ -194,7 +214,12 @@ def _bound(cache: Any) -> None:
         limits = {"socket_timeout": TIMEOUT_S, "retry": Retry(NoBackoff(), 0)}
         if not str(cache._servers[0]).startswith("unix:"):
             limits["socket_connect_timeout"] = CONNECT_TIMEOUT_S
-        cache._options = {**limits, **cache._options}
+        cache._options = {**cache._options, **_missing(limits, cache._options)}
+
+
+def _missing(limits: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The limits that the site has not set; None, which is no limit, is not one."""
+    return {name: limit for name, limit in limits.items() if not options.get(name)}
 
 
 def _close(cache: Any) -> None:

@@ -14,9 +14,10 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from anarchon.errors import ConfigurationError
 
-__all__ = ["RedisAddress", "read_redis_url"]
+__all__ = ["ESCAPE", "RedisAddress", "read_redis_url"]
 
-_ESCAPE = "In a user name or password, write '@' as %40, '/' as %2F, '#' as %23, '?' as %3F, ':' as %3A and '%' as %25."
+#: What to do about a password that a URL cannot hold as it is.
+ESCAPE = "In a user name or password, write '@' as %40, '/' as %2F, '#' as %23, '?' as %3F, ':' as %3A and '%' as %25."
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,11 @@ def read_redis_url(url: object) -> RedisAddress:
     except ValueError:
         parts = None  # Outside this clause, so that what urllib says, which may quote the password, is not chained.
     if parts is None:
-        raise ConfigurationError(f"The Redis URL's host cannot be read. {_ESCAPE}")
+        raise ConfigurationError(f"The Redis URL's host cannot be read. {ESCAPE}")
     if "#" in url:
-        raise ConfigurationError(f"The Redis URL has a '#' in it. {_ESCAPE}")
+        raise ConfigurationError(f"The Redis URL has a '#' in it. {ESCAPE}")
     if "@" in parts.path or "@" in parts.query:
-        raise ConfigurationError(f"The Redis URL has an '@' after its host. {_ESCAPE}")
+        raise ConfigurationError(f"The Redis URL has an '@' after its host. {ESCAPE}")
     options = _query(parts, tls=scheme == "rediss") | _login(parts)
     place = _socket(parts, options) if scheme == "unix" else _host(parts, options)
     secrets = {options[name] for name in ("password", "ssl_password") if options.get(name)}
@@ -141,7 +142,7 @@ def _query(parts: SplitResult, tls: bool) -> dict[str, Any]:
             # Not shown: after a '?' in a password, the rest of the password stands here.
             raise ConfigurationError(
                 f"The Redis URL has an option that is not known, or given twice. Known are {', '.join(sorted(known))}; "
-                f"retries are anarchon's own. {_ESCAPE}"
+                f"retries are anarchon's own. {ESCAPE}"
             )
         read, expected = known[name]
         try:
@@ -167,13 +168,13 @@ def _host(parts: SplitResult, options: dict[str, Any]) -> str:
     except ValueError:
         port = 0
     if port == 0 or (port is None and parts.netloc.endswith(":")):
-        raise ConfigurationError(f"The Redis URL's port must be a number from 1 to 65535. {_ESCAPE}")
+        raise ConfigurationError(f"The Redis URL's port must be a number from 1 to 65535. {ESCAPE}")
     try:
         database = _number(parts.path.strip("/") or "0")
     except ValueError:
         database = -1
     if database < 0:
-        raise ConfigurationError(f"After the Redis URL's host, only a database number may follow. {_ESCAPE}")
+        raise ConfigurationError(f"After the Redis URL's host, only a database number may follow. {ESCAPE}")
     options.setdefault("db", database)
     options["host"] = unquote(parts.hostname or "localhost")
     if not options["host"].isprintable() or " " in options["host"]:

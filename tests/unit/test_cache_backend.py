@@ -17,6 +17,7 @@ from world import World
 
 from anarchon import BackendError, CacheBackend, ConfigurationError, RunRecord, Scheduler
 from anarchon.backends.cache import AtomicCache
+from anarchon.backends.cache_django import DjangoCaches
 from anarchon.durations import from_ms
 
 _DAY_S = 86_400
@@ -623,6 +624,43 @@ def test_no_secret_of_a_cache_is_shown(django_cache: Any) -> None:
     with pytest.raises(BackendError) as raised:
         backend.claim("x", 1_000, "a")
     assert "s3cret" not in repr(backend) + str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "redis://:s3cret/x@a:1/0",
+        "redis://:s3cret#x@a:1/0",
+        "redis://:s3cret?x@a:1/0",
+        "redis://:12/s3cret@a:1/0",
+        "redis://:s3cret[x@a:1/0",
+        "redis://:x@a:s3cret/0",
+    ],
+)
+def test_a_location_that_would_show_a_part_of_its_password_is_refused_and_not_repeated(
+    django_cache: Any, location: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="LOCATION cannot be read as a URL.*'/' as %2F") as raised:
+        CacheBackend(django_cache(BACKEND=f"{_BACKENDS}redis.RedisCache", LOCATION=location))
+    assert "s3cret" not in str(raised.value)
+    assert raised.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "location", "names"),
+    [
+        ("redis.RedisCache", "redis://a", ("socket_connect_timeout", "socket_timeout")),
+        ("memcached.PyMemcacheCache", "a:1", ("connect_timeout", "timeout")),
+    ],
+)
+@pytest.mark.parametrize(("told", "limits"), [(None, [1, 2]), (7, [7, 7])])
+def test_a_cache_without_time_outs_is_not_waited_for_without_end(
+    django_cache: Any, kind: str, location: str, names: tuple[str, str], told: int | None, limits: list[int]
+) -> None:
+    options = dict.fromkeys(names, told)
+    caches = DjangoCaches(django_cache(BACKEND=_BACKENDS + kind, LOCATION=location, OPTIONS=options), "key")
+    with caches() as cache:
+        assert [cache._cache._options[name] for name in names] == limits  # type: ignore[attr-defined]
 
 
 def test_pymemcache_clients_of_several_servers_or_with_long_keys_are_refused() -> None:
