@@ -6,7 +6,8 @@ few samples the one with the shortest round trip counts; a new one that contradi
 trips together means that a clock was stepped, and replaces them all.
 
 A step of this host's own clock shows where wall and monotonic clock part. Whoever looks next takes it out of the
-estimate and asks the store anew; until the store has ever been reached, the host's clock serves.
+estimate and asks the store anew; an answer that was on its way then is no sample, for a store that keeps this host's
+time may have read it before the step. Until the store has ever been reached, the host's clock serves.
 
 Guarantees: no lock is held while the store is asked; of many threads that want a fresh sample one asks, and the others
 wait for that answer, good or bad.
@@ -77,6 +78,7 @@ class StoreClock:
         self._lock = threading.Lock()
         self._estimates: dict[Hashable, _Estimate] = {}
         self._wall_less_monotonic_ms = clock.now_ms() - clock.monotonic_ms()
+        self._step_noticed_ms = clock.monotonic_ms()
 
     def now_ms(self, job: str) -> int:
         """The store's time, in milliseconds since the epoch, as far as it is known."""
@@ -96,6 +98,9 @@ class StoreClock:
         with self._lock:
             # First, or a later look would take the step out of an estimate that has it in already.
             self._notice_step()
+            if sent_ms < self._step_noticed_ms:
+                self._estimate(name).stale = True
+                return
             received_ms = self._clock.monotonic_ms()
             round_trip_ms = received_ms - sent_ms
             difference_ms = store_ms - (self._clock.now_ms() - round_trip_ms // 2)
@@ -164,6 +169,7 @@ class StoreClock:
         if abs(step_ms) <= _STEP_MS:
             return
         self._wall_less_monotonic_ms = wall_less_monotonic_ms
+        self._step_noticed_ms = self._clock.monotonic_ms()
         for estimate in self._estimates.values():
             if estimate.samples:
                 # The host's clock moved, the store's most likely not: what was known of it still holds.

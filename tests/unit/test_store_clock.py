@@ -144,6 +144,30 @@ def test_a_step_that_an_answer_has_in_it_already_is_not_taken_out_again(world: W
     assert host.asked == 1
 
 
+@pytest.mark.parametrize("step", ["-1h", "365d"])
+@pytest.mark.parametrize("noticed", [True, False], ids=["another has looked since", "nobody has looked since"])
+def test_an_answer_that_was_on_its_way_when_the_clock_was_set_is_not_believed(
+    world: World, noticed: bool, step: str
+) -> None:
+    """
+    1. a claim is asked for; the store, which keeps this host's time, reads its clock
+    2. that clock is set; perhaps somebody looks, and the store is asked anew
+    3. the answer comes in, with a time that is over: whoever looks next must not take it for the store's
+    """
+    host = Host(world)
+    host.store_clock.refresh("x")
+    sent_ms, store_ms = host.clock.monotonic_ms(), world.now_ms  # 1
+    for clock in (world.clock, host.clock):  # 2
+        clock.step_wall(step)
+        clock.advance("5ms")
+    if noticed:
+        host.store_clock.look("x")
+        assert host.error_ms() == 0
+    host.store_clock.observe("x", sent_ms, store_ms)  # 3
+    host.store_clock.look("x")
+    assert (host.error_ms(), host.store_clock.unknown("x")) == (0, False)
+
+
 def test_what_is_less_than_a_second_is_no_step(world: World) -> None:
     host = Host(world)
     host.store_clock.refresh("x")
