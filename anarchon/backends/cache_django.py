@@ -75,6 +75,12 @@ class DjangoCaches:
                 f" space or control characters, and get {size}: see its KEY_PREFIX, and the prefix."
             )
 
+        if key == cache.make_key(longest_key[:-1], version=_VERSION):
+            raise ConfigurationError(
+                f"CacheBackend: the KEY_FUNCTION of the cache {self._alias!r} makes one key of two, and every slot has"
+                " one of its own."
+            )
+
     def __repr__(self) -> str:
         return f"django cache {self._alias!r}"
 

@@ -530,6 +530,14 @@ def django_cache() -> Iterator[Any]:
         ({**_DATABASE, "OPTIONS": {"MAX_ENTRIES": 10_000, "CULL_FREQUENCY": 0}}, "a CULL_FREQUENCY that is not 0"),
         ({"BACKEND": f"{_BACKENDS}redis.RedisCache", "LOCATION": "redis://a", "KEY_PREFIX": "k" * 190}, "at most 250"),
         ({"BACKEND": f"{_BACKENDS}redis.RedisCache", "LOCATION": "redis://a", "KEY_PREFIX": "a b"}, "white"),
+        (
+            {
+                "BACKEND": f"{_BACKENDS}redis.RedisCache",
+                "LOCATION": "redis://a",
+                "KEY_FUNCTION": lambda key, prefix, version: "one",
+            },
+            "one key of two",
+        ),
     ],
 )
 def test_a_cache_of_djangos_that_cannot_serve_is_refused_and_says_why(
