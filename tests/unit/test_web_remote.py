@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import socket
 import ssl
 import threading
@@ -48,7 +49,7 @@ def answering(answer: Answer) -> Iterator[tuple[str, list[bytes]]]:
             # Whoever asked may have had enough before the end.
             with connected, contextlib.suppress(ConnectionError):
                 connected.settimeout(60)
-                heard.append(connected.recv(65_536))
+                heard.append(request_on(connected))
                 if callable(answer):
                     answer(connected)
                 else:
@@ -60,6 +61,21 @@ def answering(answer: Answer) -> Iterator[tuple[str, list[bytes]]]:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}", heard
         finally:
             thread.join(60)
+
+
+def request_on(connected: socket.socket) -> bytes:
+    """All of a request, which may come in pieces: to close on one of them would reset the connection. Of what is no
+    HTTP, what comes first."""
+    told = connected.recv(65_536)
+    while told[:1].isalpha() and not is_whole(told) and (more := connected.recv(65_536)):
+        told += more
+    return told
+
+
+def is_whole(request: bytes) -> bool:
+    head, end, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+    return bool(end) and len(body) >= int(length[1] if length else 0)
 
 
 def free_url() -> str:
