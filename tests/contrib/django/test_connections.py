@@ -203,7 +203,8 @@ def test_the_caches_that_a_run_has_used_are_closed_on_its_thread(make: Make, cap
         assert NotingCache.closed == threads
         succeeds(scheduler)
     assert NotingCache.closed == threads
-    assert [r.getMessage() for r in caplog.records] == ["A run's connection to a cache could not be closed."]
+    told = [r.getMessage() for r in caplog.records]
+    assert told == ["A run's connection to a cache could not be closed."], told
 
 
 def test_a_connection_that_cannot_be_closed_does_not_change_how_the_run_has_ended(

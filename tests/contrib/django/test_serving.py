@@ -15,7 +15,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +189,7 @@ def test_four_workers_of_gunicorn_run_a_job_each_second_for_a_minute(
         for served in all_served.values():
             check(served, slots=60)
             assert missing_slots(served.site.lines(job="tick")) == []
+            assert ended_in_order(served)
         assert len(all_served["max-requests"].pages) > 12, "No worker was replaced often enough."
 
 
@@ -201,25 +202,36 @@ def check(served: Served, slots: int) -> None:
     pids = {line["pid"] for line in lines if line["what"] == "begin"}
     workers = {line["worker"] for line in lines if line["what"] == "begin"}
     assert len(workers) == len(pids)
-    # All ended in order: nothing waits for a lease to run out, and nothing was lost.
+
+
+def ended_in_order(served: Served) -> bool:
+    """Nothing waits for a lease to run out, and nothing was lost; a very busy machine may be too slow for that."""
     given = served.site.settings["ANARCHON"]
     reader = Scheduler(RedisBackend(given["BACKEND"], prefix=given["PREFIX"]))
-    assert reader.active("tick") == []
-    assert {record.status for record in reader.history("tick", 200)} <= {"success", "interrupted"}
+    active, records = reader.active("tick"), reader.history("tick", 200)
     reader.stop()
+    return active == [] and {record.status for record in records} <= {"success", "interrupted"}
 
 
-def test_a_job_is_run_by_hand_beside_four_web_workers_and_refused_while_one_runs_it(
-    make_site: MakeSite, redis_url: str, prefix: str, tmp_path: Path
-) -> None:
+@pytest.fixture
+def held(make_site: MakeSite, redis_url: str, prefix: str, tmp_path: Path) -> Iterator[tuple[Served, Path]]:
+    """Four workers, one of which runs ``sync`` until the file is there."""
     site = make_site(ANARCHON={"BACKEND": redis_url, "PREFIX": prefix, "AUTOSTART": True})
-    hold = site.environment["HOLD"] = str(tmp_path / "go")
+    go = tmp_path / "go"
+    site.environment["HOLD"] = str(go)
     served = Served(site, *GUNICORN)
-    [begun] = served.process.until(lambda: site.lines(job="sync"))[:1]
+    served.until(lambda site: site.lines(job="sync"))
+    yield served, go
+    served.stop()
+
+
+def test_a_job_is_run_by_hand_beside_four_web_workers_and_refused_while_one_runs_it(held: tuple[Served, Path]) -> None:
+    (served, go), site = held, held[0].site
+    [begun] = site.lines(job="sync")
     refused = site.manage("anarchon_run", "sync", check=False)
     assert refused.returncode == 4
     assert f"CommandError: Job 'sync' is already running on '{begun['worker']}'" in refused.stderr
-    Path(hold).touch()
+    go.touch()
 
     def run_by_hand() -> str | None:
         # A slot may be running, for a moment.
@@ -228,13 +240,27 @@ def test_a_job_is_run_by_hand_beside_four_web_workers_and_refused_while_one_runs
 
     record = json.loads(served.process.until(run_by_hand))
     assert (record["trigger"], record["status"], record["attempt"]) == ("manual", "success", 1)
-    [again] = [
-        one
-        for one in json.loads(site.manage("anarchon_history", "sync", "--json").stdout)
-        if one["trigger"] == "manual"
-    ]
-    assert again == record
-    served.stop()
+    records = json.loads(site.manage("anarchon_history", "sync", "--json").stdout)
+    assert [one for one in records if one["trigger"] == "manual"] == [record]
+
+
+def test_a_worker_that_is_told_to_end_hands_its_run_on(held: tuple[Served, Path], redis_url: str, prefix: str) -> None:
+    served, _ = held
+    reader = Scheduler(RedisBackend(redis_url, prefix=prefix))
+
+    def ended_in_order() -> bool:
+        """Whoever holds the run is told to end; on a busy machine one may not be fast enough, so the next one is."""
+        begun = served.site.lines(job="sync")
+        with suppress(ProcessLookupError):
+            os.kill(begun[-1]["pid"], signal.SIGTERM)
+        served.until(lambda site: len(site.lines(job="sync")) > len(begun))
+        return any(record.status == "interrupted" for record in reader.history("sync"))
+
+    served.process.until(ended_in_order)
+    reader.stop()
+    first, second = served.site.lines(job="sync")[:2]
+    assert (second["slot_ms"], second["attempt"]) == (first["slot_ms"], 2)
+    assert first["pid"] != second["pid"]
 
 
 def test_a_reload_of_runserver_goes_on_with_the_schedule_and_only_its_child_runs_jobs(make_site: MakeSite) -> None:
@@ -253,10 +279,8 @@ def test_a_reload_of_runserver_goes_on_with_the_schedule_and_only_its_child_runs
         return len(served.pages) > 1
 
     served.process.until(reloaded)
-    second = next(pid for pid in served.pages if pid != first)
-    served.process.until(
-        lambda: len([line for line in site.lines(job="tick", what="end") if line["pid"] == second]) > 1
-    )
+    # It may have been touched twice, and have reloaded twice.
+    served.process.until(lambda: len([line for line in site.lines(job="tick", what="end") if line["pid"] != first]) > 1)
     served.stop()
     lines = site.lines(job="tick")
     # Between its two lives there is nobody to run a slot.
