@@ -1,30 +1,27 @@
-"""What befalls a fleet, drawn from its seed; and what the oracle says of it afterwards."""
+"""What befalls a fleet, drawn from its seed."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from functools import reduce
+from dataclasses import dataclass
+from datetime import datetime
 
-from fleet_of_hosts import DEPLOYED, JOBS, Fleet, Host
+from fleet_of_hosts import JOBS, Fleet, Host
+from judging import Life, judged
 from kernel import EPOCH_MS, Killed
 from network import Weather
 
-from anarchon.durations import from_ms, to_ms
+from anarchon.durations import from_ms
 from anarchon.records import RunRecord
-from anarchon.schedules import Schedule, cron, every
-from anarchon.testing import Fault, Ran, SlotOracle
+from anarchon.testing import Judgement
 
 __all__ = ["Outcome", "weather_a_storm"]
 
 #: How long nothing befalls the fleet, at first and at last.
 _CALM_MS = 40_000
-
-_NOISE = timedelta(milliseconds=700)
 
 
 @dataclass(frozen=True)
@@ -32,14 +29,14 @@ class Outcome:
     """What came of one seed."""
 
     seed: int
-    faults: list[Fault]
-    slots: int
-    ran: int
-    explained: Counter[str]
-    attempts: Counter[int]
+    judgement: Judgement
     reached: Counter[str]
     switches: int
     raised: list[BaseException]
+
+    def complaints(self) -> list[str]:
+        """All that must not be, each with the seed that shows it again."""
+        return [f"seed {self.seed}: {fault}" for fault in (*self.judgement.faults, *map(repr, self.raised))]
 
 
 def weather_a_storm(seed: int, seconds: int = 600) -> Outcome:
@@ -49,9 +46,9 @@ def weather_a_storm(seed: int, seconds: int = 600) -> Outcome:
         fleet = Fleet(seed)
         storm = _Storm(fleet, fleet.kernel.now_ms + seconds * 1000)
         storm.blow()
-        outcome = _judged(seed, fleet, storm)
+        judgement = judged(fleet, storm.lives(), storm.upgraded_at)
         fleet.close()
-    return replace(outcome, raised=raised)
+    return Outcome(seed, judgement, fleet.reached, fleet.kernel.switches, raised)
 
 
 @contextmanager
@@ -77,10 +74,8 @@ class _Storm:
         self.until_ms = until_ms
         #: When the store lost everything, and the histories that it had until then.
         self.lost_everything: list[tuple[datetime, dict[str, list[RunRecord]]]] = []
-        self.upgrades: list[datetime] = []
+        self.upgraded_at: datetime | None = None
         self._draw = fleet.kernel.random
-        #: What is over at an instant: a function to call.
-        self._later: list[tuple[int, int, object]] = []
         self._version = 0
 
     def blow(self) -> None:
@@ -107,6 +102,15 @@ class _Storm:
         self._clear_up()
         kernel.sleep(_CALM_MS)
 
+    def lives(self) -> list[Life]:
+        """The lives of the store, the last one up to now."""
+        ends = [*self.lost_everything, (self.fleet.at(), self.fleet.histories())]
+        starts = [from_ms(EPOCH_MS), *(lost_at for lost_at, _ in self.lost_everything)]
+        return [
+            Life(start, end, histories, after_a_loss=number > 0, before_a_loss=number < len(ends) - 1)
+            for number, (start, (end, histories)) in enumerate(zip(starts, ends))
+        ]
+
     def _clear_up(self) -> None:
         """The weather gets fair, and whoever is missing comes back."""
         kernel = self.fleet.kernel
@@ -117,13 +121,13 @@ class _Storm:
     def _host(self) -> Host:
         return self._draw.choice(self.fleet.hosts)
 
-    def _after(self, ms: int, call: object) -> None:
+    def _after(self, ms: int, call: Callable[[], object]) -> None:
         """Lets something be over, on a task that no fault touches."""
         kernel = self.fleet.kernel
 
         def wait_and_call() -> None:
             kernel.sleep(ms)
-            call()  # type: ignore[operator]
+            call()
 
         kernel.spawn(kernel.controller.where, wait_and_call)
 
@@ -184,7 +188,7 @@ class _Storm:
         """A deploy that changes a schedule: one host after another."""
         if self._version == 0:
             self._version = 1
-            self.upgrades.append(self.fleet.at())
+            self.upgraded_at = self.fleet.at()
             self.fleet.reached["fault: deploy"] += 1
             for number, host in enumerate(list(self.fleet.hosts)):
                 self._after(1_000 + 1_500 * number, lambda old=host: self._renew(old))
@@ -193,118 +197,3 @@ class _Storm:
         if old in self.fleet.hosts:
             self.fleet.stop(old, "5s")
             self._replace()
-
-
-def _judged(seed: int, fleet: Fleet, storm: _Storm) -> Outcome:
-    begin, end = from_ms(EPOCH_MS + 5_000), fleet.at() - timedelta(seconds=25)
-    ran = fleet.log()
-    away = _away(fleet)
-    paused = {host.name: host.paused for host in fleet.all_hosts}
-    cut_off = {host.name: _instants(_unable(fleet, host, fleet.kernel.now_ms)) for host in fleet.all_hosts}
-    lives = [*storm.lost_everything, (end, fleet.histories())]
-    faults: list[Fault] = []
-    slots = runs = 0
-    explained: Counter[str] = Counter()
-    attempts: Counter[int] = Counter()
-    # What a store has forgotten cannot be held against it: each of its lives is judged by itself.
-    for number, (until, records) in enumerate(lives):
-        since = lives[number - 1][0] if number else begin
-        last = number == len(lives) - 1
-        life = (since if number else from_ms(0), fleet.at() if last else until)
-        if number:
-            since += timedelta(seconds=40)
-        if not last:
-            until -= timedelta(seconds=150)
-        if since >= until:
-            continue
-        oracle = SlotOracle(_NOISE)
-        for plan in JOBS:
-            schedule: Schedule = cron(plan.schedule) if " " in plan.schedule else every(plan.schedule)
-            names_of = ("overlap", "max_attempts", "max_late", "jitter", "lease", "timeout")
-            options = {name: plan.options[name] for name in names_of if name in plan.options}
-            oracle.expect(plan.name, _slots(schedule, since, until), **options)
-        oracle.expect("deployed", _deployed(storm, since, until), max_late="4s", jitter="50ms", lease="3s")
-        mine = [one for one in ran if life[0] <= one.started_at <= life[1]]
-        found = oracle.judge(
-            [one for one in mine if one.job != "deployed" or _is_judged(storm, one)],
-            records,
-            away=away,
-            died=fleet.died,
-            paused=paused,
-            cut_off=cut_off,
-        )
-        faults += [fault for fault in found.faults if since <= fault.slot <= until]
-        slots += found.slots
-        runs += found.ran
-        explained += found.explained
-        attempts += found.attempts
-    return Outcome(seed, faults, slots, runs, explained, attempts, fleet.reached, fleet.kernel.switches, [])
-
-
-def _slots(schedule: Schedule, since: datetime, until: datetime) -> list[datetime]:
-    slots = []
-    slot_ms = schedule.next_after(to_ms(since) - 1)
-    while slot_ms <= to_ms(until):
-        slots.append(from_ms(slot_ms))
-        slot_ms = schedule.next_after(slot_ms)
-    return slots
-
-
-def _deployed(storm: _Storm, since: datetime, until: datetime) -> list[datetime]:
-    """While two versions are about, what is due is what both say."""
-    old, new = (every(text) for text in DEPLOYED)
-    if not storm.upgrades:
-        return _slots(old, since, until)
-    begin, end = storm.upgrades[0], storm.upgrades[0] + _ROLLOUT
-    both = set(_slots(old, begin, end)) & set(_slots(new, begin, end))
-    return [
-        *_slots(old, since, min(until, begin)),
-        *(slot for slot in sorted(both) if since <= slot <= until),
-        *_slots(new, max(since, end), until),
-    ]
-
-
-_ROLLOUT = timedelta(seconds=30)
-
-
-def _is_judged(storm: _Storm, one: Ran) -> bool:
-    if not storm.upgrades:
-        return True
-    during = storm.upgrades[0] <= one.slot <= storm.upgrades[0] + _ROLLOUT
-    return not during or to_ms(one.slot) % 6_000 == 0
-
-
-def _away(fleet: Fleet) -> list[tuple[datetime, datetime]]:
-    """When no host could have claimed anything."""
-    end_ms = fleet.kernel.now_ms + 1
-    everyone = [_spans(_unable(fleet, host, end_ms)) for host in fleet.all_hosts]
-    nobody = reduce(_both, everyone) if everyone else []
-    away = [*nobody, *_spans((begin, end if end is not None else end_ms) for begin, end in fleet.server_away)]
-    return _instants(away)
-
-
-def _instants(spans: list[tuple[int, int]]) -> list[tuple[datetime, datetime]]:
-    return [(from_ms(EPOCH_MS + begin), from_ms(EPOCH_MS + end)) for begin, end in spans]
-
-
-def _unable(fleet: Fleet, host: Host, end_ms: int) -> list[tuple[int, int]]:
-    spans = [(begin or 0, end_ms if end is None else end) for begin, end in host.unable]
-    spans.append((0, host.made_ms))
-    gone = fleet.gone_ms.get(host.name)
-    if gone is not None:
-        spans.append((gone, end_ms))
-    return spans
-
-
-def _spans(spans: object) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for begin, end in sorted(spans):  # type: ignore[call-overload]
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((begin, end))
-    return merged
-
-
-def _both(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [(max(a, c), min(b, d)) for a, b in one for c, d in other if max(a, c) < min(b, d)]

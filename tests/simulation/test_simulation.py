@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from storm import Outcome, weather_a_storm
+from storm import weather_a_storm
 
 #: What a storm must have reached: each answer of the claim table, each verdict, each way that a run may end.
 REACHED = {
@@ -75,16 +75,12 @@ def no_log() -> Iterator[None]:
     logger.disabled = before
 
 
-def complaints(outcome: Outcome) -> list[str]:
-    return [f"seed {outcome.seed}: {fault}" for fault in [*outcome.faults, *map(repr, outcome.raised)]]
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_a_fleet_weathers_a_storm(seed: int) -> None:
     outcome = weather_a_storm(seed, seconds=300)
-    assert complaints(outcome) == []
+    assert outcome.complaints() == []
     # The oracle is no oracle that explains everything away.
-    assert outcome.ran > 0.7 * outcome.slots > 50
+    assert outcome.judgement.ran > 0.7 * outcome.judgement.slots > 50
 
 
 def test_a_seed_replays_exactly() -> None:
@@ -104,12 +100,12 @@ def test_many_fleets_weather_many_storms(capsys: pytest.CaptureFixture[str]) -> 
     slots = ran = 0
     for seed in range(first, first + seeds):
         outcome = weather_a_storm(seed)
-        found += complaints(outcome)
+        found += outcome.complaints()
         reached += outcome.reached
-        explained += outcome.explained
-        attempts += outcome.attempts
-        slots += outcome.slots
-        ran += outcome.ran
+        explained += outcome.judgement.explained
+        attempts += outcome.judgement.attempts
+        slots += outcome.judgement.slots
+        ran += outcome.judgement.ran
     with capsys.disabled():
         print(f"\n{seeds} seeds, {slots} slots: {ran} ran, the others {dict(explained)}; attempts {dict(attempts)}")
         for what, times in sorted(reached.items()):
