@@ -37,7 +37,7 @@ pytestmark = pytest.mark.timeout(240)
 WAYS = {
     "plain": (),
     "preload": ("--preload",),
-    "max-requests": ("--max-requests", "8", "--max-requests-jitter", "4"),
+    "max-requests": ("--max-requests", "6", "--max-requests-jitter", "3"),
 }
 
 
@@ -162,7 +162,7 @@ def all_ways(site_type: Any, tmp_path_factory: pytest.TempPathFactory, redis_url
     """The three after six slots, when each worker of one of them has been replaced."""
     with serving_in_all_ways(site_type, tmp_path_factory.mktemp("ways"), redis_url) as all_served:
         recycled = all_served["max-requests"]
-        recycled.until(lambda site: len(recycled.pages) > 6)
+        recycled.until(lambda site: len(recycled.pages) > 5)
         run_slots(list(all_served.values()), 6)
         yield all_served
 
