@@ -226,6 +226,10 @@ def test_a_run_before_its_slot_is_early() -> None:
     assert kinds(judge([ran(0, -0.05, 1, 1), *all_well()[1:]])) == []
 
 
+def test_a_manual_run_is_never_early() -> None:
+    assert kinds(judge([*all_well(), ran(36, 35, 36, 5, trigger="manual")])) == []
+
+
 def test_a_fence_that_was_given_twice_is_unfenced() -> None:
     log = [*all_well()[:3], ran(30, 30.1, 31, 3)]
     assert kinds(judge(log)) == [("unfenced", 30)]
