@@ -18,6 +18,9 @@ __all__ = ["Line", "Server", "Weather"]
 
 _T = TypeVar("_T")
 
+#: How late a call may be done at the latest.
+_LATEST_MS = 12_000
+
 
 class Server:
     """The one store. What it decides is ``MemoryBackend``'s; that it may be away, or lose all it had, is ours."""
@@ -37,13 +40,14 @@ class Weather:
 
     cut_off: bool = False
     lost_requests: int = 0
+    late_requests: int = 0
     lost_answers: int = 0
     late_answers: int = 0
     longest_ms: int = 3
 
     @property
     def fair(self) -> bool:
-        return not (self.cut_off or self.lost_requests or self.lost_answers or self.late_answers)
+        return not (self.cut_off or self.lost_requests or self.late_requests or self.lost_answers or self.late_answers)
 
 
 class Line(LeaseBackend):
@@ -64,12 +68,15 @@ class Line(LeaseBackend):
         self._time_out_ms = min(self._time_out_ms, limit_ms)
 
     def claim(self, request: ClaimRequest) -> ClaimReply:
-        reply = self._call(lambda store: store.claim(request))
-        what = f"{request.mode.value} {reply.outcome.value}"
-        self._reached[f"claim: {what}" + (f" ({reply.done.value})" if reply.done else "")] += 1
-        if reply.attempt is not None and reply.attempt > 1:
-            self._reached["takeover"] += 1
-        return reply
+        def ask(store: MemoryBackend) -> ClaimReply:
+            reply = store.claim(request)
+            what = f"{request.mode.value} {reply.outcome.value}"
+            self._reached[f"claim: {what}" + (f" ({reply.done.value})" if reply.done else "")] += 1
+            if reply.attempt is not None and reply.attempt > 1:
+                self._reached["takeover"] += 1
+            return reply
+
+        return self._call(ask)
 
     def heartbeat(self, job: str, run_id: str, token: str, lease_ms: int) -> Verdict:
         return self._verdict("heartbeat", lambda store: store.heartbeat(job, run_id, token, lease_ms))
@@ -107,6 +114,11 @@ class Line(LeaseBackend):
         kernel.sleep(draw(weather.longest_ms + 1))
         if self._unreachable() or draw(1000) < weather.lost_requests:
             self._give_up(gives_up_ms)
+        if draw(1000) < weather.late_requests:
+            # It lies about somewhere, and is done when its sender has given up and may even be gone.
+            later_ms = draw(_LATEST_MS)
+            kernel.spawn(kernel.controller.where, lambda: self._do_later(later_ms, call))
+            self._give_up(gives_up_ms)
         answer = call(self._server.store)
         if draw(1000) < weather.late_answers:
             kernel.sleep(draw(max(1, gives_up_ms - kernel.now_ms)))
@@ -116,6 +128,12 @@ class Line(LeaseBackend):
         if self._unreachable() or draw(1000) < weather.lost_answers or kernel.now_ms > gives_up_ms:
             self._give_up(gives_up_ms)
         return answer
+
+    def _do_later(self, later_ms: int, call: Callable[[MemoryBackend], object]) -> None:
+        self._kernel.sleep(later_ms)
+        if self._server.up:
+            self._reached["a call done late"] += 1
+            call(self._server.store)
 
     def _unreachable(self) -> bool:
         return self.weather.cut_off or not self._server.up

@@ -87,6 +87,7 @@ class _Storm:
             self._pause: 10,
             self._cut_off: 8,
             self._lose_requests: 6,
+            self._do_requests_late: 6,
             self._lose_answers: 8,
             self._answer_late: 5,
             self._stop_server: 3,
@@ -155,6 +156,9 @@ class _Storm:
 
     def _lose_requests(self) -> None:
         self._weather(Weather(lost_requests=400), 8_000)
+
+    def _do_requests_late(self) -> None:
+        self._weather(Weather(late_requests=300), 8_000)
 
     def _lose_answers(self) -> None:
         self._weather(Weather(lost_answers=400), 8_000)
