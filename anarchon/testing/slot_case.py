@@ -1,0 +1,259 @@
+"""One job before the oracle: what was due, what ran, and each question that is asked of the two."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from anarchon.durations import from_ms, to_ms
+from anarchon.records import RunRecord, iso
+from anarchon.testing.run_log import Ran
+
+__all__ = ["Case", "Expected", "Fault", "Span", "merged"]
+
+#: The longest pause before a call that failed is made again.
+_LONGEST_PAUSE_MS = 5_000
+
+#: From an instant to another.
+Span = tuple[datetime, datetime]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that must not be.
+
+    Attributes:
+        kind: ``missed``, ``repeated``, ``overlapping``, ``early``, ``unfenced``, ``unrecorded``, or ``not-due``.
+        job, slot: of what.
+        what: a sentence for people.
+    """
+
+    kind: str
+    job: str
+    slot: datetime
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.job} {iso(self.slot)} {self.kind}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Expected:
+    slots_ms: list[int]
+    overlap: str
+    max_attempts: int
+    max_late_ms: int
+    jitter_ms: int
+    lease_ms: int
+    timeout_ms: int | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One job: each question is a method, which yields its faults."""
+
+    job: str
+    expected: Expected
+    noise_ms: int
+    ran: list[Ran]
+    records: dict[tuple[datetime, int], RunRecord] | None
+    away: list[tuple[int, int]]
+    died_ms: dict[str, int]
+    paused: dict[str, list[tuple[int, int]]]
+    cut_off: dict[str, list[tuple[int, int]]]
+
+    def faults(self, explained: Counter[str]) -> list[Fault]:
+        faults = [
+            *self._missed(explained),
+            *self._not_due(),
+            *self._repeated(),
+            *self._overlapping(),
+            *self._early(),
+            *self._unfenced(),
+            *self._unrecorded(),
+        ]
+        return sorted(faults, key=lambda fault: fault.slot)
+
+    def _missed(self, explained: Counter[str]) -> Iterator[Fault]:
+        begun = {to_ms(one.slot) for one in self.ran}
+        granted = {to_ms(slot) for slot, _ in self.records or {}}
+        busy = self._busy() if self.expected.overlap == "skip" else []
+        for slot_ms, next_ms in pairwise([*self.expected.slots_ms, 1 << 62]):
+            if slot_ms in begun:
+                continue
+            reason = self._reason(slot_ms, next_ms, busy, granted)
+            if reason is None:
+                yield self._fault("missed", slot_ms, "no handler was called for it, and nothing was in the way.")
+            else:
+                explained[reason] += 1
+
+    def _reason(self, slot_ms: int, next_ms: int, busy: list[tuple[int, int]], granted: set[int]) -> str | None:
+        """Why a slot did not run, where that was right."""
+        if slot_ms in granted:
+            return "never-begun"
+        # Once a newer slot is granted an older one is closed.
+        until_ms = min(slot_ms + self.expected.max_late_ms, next_ms)
+        asked_ms = slot_ms + self.expected.jitter_ms + self.noise_ms
+        asked_until_ms = _asked_again(self.away, slot_ms, asked_ms)
+        if asked_until_ms > asked_ms and asked_until_ms >= until_ms:
+            return "away"
+        return "busy" if any(begin <= asked_until_ms and end >= slot_ms for begin, end in busy) else None
+
+    def _not_due(self) -> Iterator[Fault]:
+        if self.expected.slots_ms:
+            due = set(self.expected.slots_ms)
+            first_ms, last_ms = self.expected.slots_ms[0], self.expected.slots_ms[-1]
+            for one in self._of_slots():
+                slot_ms = to_ms(one.slot)
+                if first_ms <= slot_ms <= last_ms and slot_ms not in due:
+                    yield self._fault("not-due", slot_ms, f"{one.instance_id} ran it, and it was no slot of the job.")
+
+    def _repeated(self) -> Iterator[Fault]:
+        for slot_ms, attempts in self._runs().items():
+            times = Counter(one.attempt for one in attempts)
+            for attempt, count in sorted(times.items()):
+                if count > 1:
+                    who = ", ".join(one.instance_id for one in attempts if one.attempt == attempt)
+                    yield self._fault("repeated", slot_ms, f"attempt {attempt} began {count} times, on {who}.")
+            # Ten deploys in a row use up no attempts.
+            counted = sum(one.told != "stop" for one in attempts)
+            if counted > self.expected.max_attempts:
+                yield self._fault("repeated", slot_ms, f"{counted} attempts, and {self.expected.max_attempts} allowed.")
+            successes = [attempt for attempt in times if self._succeeded(slot_ms, attempt)]
+            if len(successes) > 1 or (successes and max(times) > successes[0]):
+                yield self._fault("repeated", slot_ms, f"it ran again after attempt {successes[0]} had succeeded.")
+
+    def _overlapping(self) -> Iterator[Fault]:
+        groups = [self.ran] if self.expected.overlap == "skip" else list(self._runs().values())
+        for group in groups:
+            for number, older in enumerate(group):
+                until_ms = self._over_ms(older)
+                for newer in group[number + 1 :]:
+                    began_ms = to_ms(newer.started_at)
+                    if began_ms < until_ms - self.noise_ms and not self._knew(older, began_ms):
+                        late_ms = until_ms - began_ms
+                        slot_ms = to_ms(newer.slot)
+                        what = f"{_told(newer)} began {late_ms} ms before {_told(older)} was over."
+                        yield self._fault("overlapping", slot_ms, what)
+
+    def _early(self) -> Iterator[Fault]:
+        # The slot of a manual run is when it was asked for, on a clock that may be wrong; it is due at once.
+        for one in self._of_slots():
+            early_ms = to_ms(one.slot) - to_ms(one.started_at)
+            if early_ms > self.noise_ms:
+                yield self._fault("early", to_ms(one.slot), f"{_told(one)} began {early_ms} ms before it was due.")
+
+    def _unfenced(self) -> Iterator[Fault]:
+        for older, newer in pairwise(self.ran):
+            if newer.fence == older.fence:
+                what = f"fence {newer.fence} was given to {_told(older)} and to {_told(newer)}."
+                yield self._fault("unfenced", to_ms(newer.slot), what)
+        groups = [self._of_slots()] if self.expected.overlap == "skip" else list(self._runs().values())
+        for group in groups:
+            for older, newer in pairwise(group):
+                if (newer.slot, newer.attempt) < (older.slot, older.attempt):
+                    what = f"{_told(newer)} has a higher fence than {_told(older)}."
+                    yield self._fault("unfenced", to_ms(newer.slot), what)
+
+    def _unrecorded(self) -> Iterator[Fault]:
+        if self.records is None:
+            return
+        for one in self.ran:
+            record = self.records.get((one.slot, one.attempt))
+            slot_ms = to_ms(one.slot)
+            if record is None and self._settled(one):
+                yield self._fault("unrecorded", slot_ms, f"{_told(one)} has no record.")
+            elif record is not None and record.status == "success" and one.ended_at is None:
+                yield self._fault("unrecorded", slot_ms, f"{_told(one)} is a success in its record, and never ended.")
+
+    # -- what several of them ask
+
+    def _of_slots(self) -> list[Ran]:
+        return [one for one in self.ran if one.trigger != "manual"]
+
+    def _runs(self) -> dict[int, list[Ran]]:
+        runs: dict[int, list[Ran]] = defaultdict(list)
+        for one in self._of_slots():
+            runs[to_ms(one.slot)].append(one)
+        return runs
+
+    def _succeeded(self, slot_ms: int, attempt: int) -> bool:
+        record = (self.records or {}).get((from_ms(slot_ms), attempt))
+        return record is not None and record.status == "success" and not record.lease_lost
+
+    def _busy(self) -> list[tuple[int, int]]:
+        """When a run stood in the way of the next: until its end was stored, or the lease of its holder was over."""
+        spans = []
+        for one in self.ran:
+            over_ms, cut_off = self._over_ms(one), self.cut_off.get(one.instance_id, self.away)
+            if one.ended_at is not None:
+                over_ms = _asked_again(cut_off, over_ms, over_ms + self.noise_ms)
+            if one.ended_at is None or one.told == "lease-lost":
+                over_ms += self.expected.lease_ms
+            begun_ms, slot_ms = to_ms(one.started_at), to_ms(one.slot)
+            if any(begin <= begun_ms and end >= slot_ms for begin, end in cut_off):
+                # Its holder may have had the grant for long, and not have heard of it.
+                begun_ms = slot_ms
+            spans.append((begun_ms, over_ms + self.noise_ms))
+        begun = {(one.slot, one.attempt) for one in self.ran}
+        # Granted to somebody who never heard of it: it was in the way until that was found.
+        for which, record in (self.records or {}).items():
+            if which not in begun:
+                spans.append((to_ms(record.slot), to_ms(record.finished_at) + self.noise_ms))
+        return spans
+
+    def _over_ms(self, one: Ran) -> int:
+        """When a run was over: with its handler, with its process, or by its timeout, whichever came first."""
+        over_ms = self.died_ms.get(one.instance_id, 1 << 62) if one.ended_at is None else to_ms(one.ended_at)
+        if self.expected.timeout_ms is None:
+            return over_ms
+        return min(over_ms, to_ms(one.started_at) + self.expected.timeout_ms)
+
+    def _knew(self, older: Ran, began_ms: int) -> bool:
+        """Whether the older one was told that its run is over, or could not be, for its process stood still."""
+        if older.told == "lease-lost":
+            return True
+        spans = list(self.paused.get(older.instance_id, ()))
+        if older.told is not None:
+            # Its signal was set by a stop, and stayed so when the lease was lost.
+            spans += self.cut_off.get(older.instance_id, self.away)
+        over_ms = self._over_ms(older)
+        return any(
+            begin < over_ms and end > to_ms(older.started_at) and begin <= began_ms + self.noise_ms
+            for begin, end in spans
+        )
+
+    def _settled(self, one: Ran) -> bool:
+        """Whether its end must be known by now: it ended, or a later grant has found its lease over."""
+        if one.ended_at is not None:
+            return True
+        lost_ms = self._over_ms(one) + self.expected.lease_ms + self.noise_ms
+        return any(to_ms(other.started_at) > lost_ms for other in self.ran)
+
+    def _fault(self, kind: str, slot_ms: int, what: str) -> Fault:
+        return Fault(kind, self.job, from_ms(slot_ms), what)
+
+
+def merged(spans: Iterable[Span]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted((to_ms(begin), to_ms(end)) for begin, end in spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _asked_again(spans: list[tuple[int, int]], first_ms: int, last_ms: int) -> int:
+    """When a call that is made between two instants has been answered at the latest: after what it may fall into."""
+    for begin, end in spans:
+        if begin <= last_ms and end >= first_ms:
+            last_ms = max(last_ms, end + _LONGEST_PAUSE_MS)
+    return last_ms
+
+
+def _told(one: Ran) -> str:
+    return f"attempt {one.attempt} of {iso(one.slot)} on {one.instance_id}"
