@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import django
 import pytest
-from django.conf import settings
 from django.core.management import call_command
 from django.db import connections
 
@@ -33,21 +28,12 @@ _T = TypeVar("_T")
 
 def _set_up() -> None:
     sys.path.append(str(SITE))
-    import site_settings
+    from site_in_process import set_up_once
 
-    # A file, not a database in memory: requests and runs have connections of their own.
-    directory = tempfile.mkdtemp(prefix="django-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    values = {name: value for name, value in vars(site_settings).items() if name.isupper()}
-    values["DATABASES"] = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{directory}/db.sqlite3"}}
-    # Not by DJANGO_SETTINGS_MODULE, which every process that a test starts would inherit.
-    settings.configure(**values)
-    django.setup()
+    set_up_once()
 
 
-# It can be done once in a process, and it must be done before a test imports a model.
-if not settings.configured:
-    _set_up()
+_set_up()
 
 
 @pytest.fixture(scope="session")

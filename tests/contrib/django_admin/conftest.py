@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
 import sys
-import tempfile
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import django
 import pytest
 from django.conf import settings
 from django.db import connections
@@ -26,21 +22,13 @@ SITE = Path(__file__).parents[1] / "django_site"
 
 
 def _set_up() -> None:
-    """Django, for this process, with the site of all its tests."""
     sys.path.append(str(SITE))
-    import site_settings
+    from site_in_process import set_up_once
 
-    directory = tempfile.mkdtemp(prefix="django-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    values = {name: value for name, value in vars(site_settings).items() if name.isupper()}
-    values["DATABASES"] = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{directory}/db.sqlite3"}}
-    settings.configure(**values)
-    django.setup()
+    set_up_once()
 
 
-# Whoever comes first does it: it can be done once in a process, before a test imports a model.
-if not settings.configured:
-    _set_up()
+_set_up()
 
 OF_THE_ADMIN: dict[str, Any] = {
     "MIDDLEWARE": [*settings.MIDDLEWARE, f"{URLS}.ContentPolicy"],
