@@ -90,7 +90,9 @@ class Fleet:
         self.jobs = jobs
         #: How often each thing that can happen did.
         self.reached: Counter[str] = Counter()
-        self.server = Server(self.kernel)
+        #: What must not be, as far as it is seen at once; the oracle judges afterwards.
+        self.complaints: list[str] = []
+        self.server = Server(self.kernel, self.complain)
         self.server_away: list[list[int | None]] = []
         self.ran: list[_Call] = []
         self.died: dict[str, datetime] = {}
@@ -128,6 +130,9 @@ class Fleet:
                     call.ended_ms, call.told = kernel.now_ms, ctx.reason
 
         return handle
+
+    def complain(self, what: str) -> None:
+        self.complaints.append(f"after {self.kernel.now_ms / 1000} s: {what}")
 
     def heard(self, event: Event) -> None:
         if event.instance_id not in self.died:
@@ -215,6 +220,7 @@ class Fleet:
     def histories(self) -> dict[str, list[RunRecord]]:
         """What the store keeps, by job."""
         names = [*(plan.name for plan in self.jobs), "deployed"]
+        self.server.store.compare_what_is_kept(names)
         return {name: self.server.store.history(name, 1_000_000) for name in names}
 
     def log(self) -> list[Ran]:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from beside import BesideTheModel
 from kernel import Kernel, SimClock, Where
 
 from anarchon.backends import LeaseBackend
-from anarchon.backends.memory import MemoryBackend
 from anarchon.errors import BackendError
 from anarchon.records import ActiveRun, ClaimReply, ClaimRequest, RunRecord, Verdict
 
@@ -23,15 +23,20 @@ _LATEST_MS = 12_000
 
 
 class Server:
-    """The one store. What it decides is ``MemoryBackend``'s; that it may be away, or lose all it had, is ours."""
+    """The one store. What it decides is ``MemoryBackend``'s; that it may be away, or lose all it had, is ours.
 
-    def __init__(self, kernel: Kernel) -> None:
+    Args:
+        complain: told where the model of the protocol's page would have answered otherwise.
+    """
+
+    def __init__(self, kernel: Kernel, complain: Callable[[str], object]) -> None:
         self.clock = SimClock(kernel)
         self.up = True
+        self._complain = complain
         self.lose_everything()
 
     def lose_everything(self) -> None:
-        self.store = MemoryBackend(self.clock)
+        self.store = BesideTheModel(self.clock, self._complain)
 
 
 @dataclass
@@ -68,7 +73,7 @@ class Line(LeaseBackend):
         self._time_out_ms = min(self._time_out_ms, limit_ms)
 
     def claim(self, request: ClaimRequest) -> ClaimReply:
-        def ask(store: MemoryBackend) -> ClaimReply:
+        def ask(store: LeaseBackend) -> ClaimReply:
             reply = store.claim(request)
             what = f"{request.mode.value} {reply.outcome.value}"
             self._reached[f"claim: {what}" + (f" ({reply.done.value})" if reply.done else "")] += 1
@@ -103,12 +108,12 @@ class Line(LeaseBackend):
     def forget(self, job: str) -> None:
         self._call(lambda store: store.forget(job))
 
-    def _verdict(self, verb: str, call: Callable[[MemoryBackend], Verdict]) -> Verdict:
+    def _verdict(self, verb: str, call: Callable[[LeaseBackend], Verdict]) -> Verdict:
         verdict = self._call(call)
         self._reached[f"{verb}: {verdict.value}"] += 1
         return verdict
 
-    def _call(self, call: Callable[[MemoryBackend], _T]) -> _T:
+    def _call(self, call: Callable[[LeaseBackend], _T]) -> _T:
         kernel, weather, draw = self._kernel, self.weather, self._kernel.random.randrange
         gives_up_ms = kernel.now_ms + self._time_out_ms
         kernel.sleep(draw(weather.longest_ms + 1))
@@ -129,7 +134,7 @@ class Line(LeaseBackend):
             self._give_up(gives_up_ms)
         return answer
 
-    def _do_later(self, later_ms: int, call: Callable[[MemoryBackend], object]) -> None:
+    def _do_later(self, later_ms: int, call: Callable[[LeaseBackend], object]) -> None:
         self._kernel.sleep(later_ms)
         if self._server.up:
             self._reached["a call done late"] += 1

@@ -26,29 +26,39 @@ _CALM_MS = 40_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one seed."""
+    """What came of one seed.
+
+    Attributes:
+        raised: what a thread of the library did not handle.
+        seen: what was seen to be wrong while it went on.
+    """
 
     seed: int
     judgement: Judgement
     reached: Counter[str]
     switches: int
     raised: list[BaseException]
+    seen: list[str]
 
     def complaints(self) -> list[str]:
         """All that must not be, each with the seed that shows it again."""
-        return [f"seed {self.seed}: {fault}" for fault in (*self.judgement.faults, *map(repr, self.raised))]
+        return [f"seed {self.seed}: {fault}" for fault in (*self.seen, *self.judgement.faults, *map(repr, self.raised))]
 
 
-def weather_a_storm(seed: int, seconds: int = 600) -> Outcome:
-    """Runs a fleet through a storm of so many seconds of its time, and judges it."""
+def weather_a_storm(seed: int, seconds: int = 600, hasty: bool = False) -> Outcome:
+    """Runs a fleet through a storm of so many seconds of its time, and judges it.
+
+    Args:
+        hasty: whether it is over with the first thing that is seen to be wrong.
+    """
     raised: list[BaseException] = []
     with _raised_in_threads(raised):
         fleet = Fleet(seed)
-        storm = _Storm(fleet, fleet.kernel.now_ms + seconds * 1000)
+        storm = _Storm(fleet, fleet.kernel.now_ms + seconds * 1000, lambda: hasty and bool(fleet.complaints or raised))
         storm.blow()
         judgement = judged(fleet, storm.lives(), storm.upgraded_at)
         fleet.close()
-    return Outcome(seed, judgement, fleet.reached, fleet.kernel.switches, raised)
+    return Outcome(seed, judgement, fleet.reached, fleet.kernel.switches, raised, fleet.complaints)
 
 
 @contextmanager
@@ -69,8 +79,9 @@ def _raised_in_threads(raised: list[BaseException]) -> Iterator[None]:
 class _Storm:
     """The controller's part: it waits, and lets something happen."""
 
-    def __init__(self, fleet: Fleet, until_ms: int) -> None:
+    def __init__(self, fleet: Fleet, until_ms: int, enough: Callable[[], bool]) -> None:
         self.fleet = fleet
+        self.enough = enough
         self.until_ms = until_ms
         #: When the store lost everything, and the histories that it had until then.
         self.lost_everything: list[tuple[datetime, dict[str, list[RunRecord]]]] = []
@@ -97,11 +108,12 @@ class _Storm:
         }
         if self._draw.randrange(5) == 0:
             acts[self._lose_everything] = 1
-        while kernel.now_ms < self.until_ms:
+        while kernel.now_ms < self.until_ms and not self.enough():
             kernel.sleep(self._draw.randint(200, 6_000))
             self._draw.choices(list(acts), list(acts.values()))[0]()
-        self._clear_up()
-        kernel.sleep(_CALM_MS)
+        if not self.enough():
+            self._clear_up()
+            kernel.sleep(_CALM_MS)
 
     def lives(self) -> list[Life]:
         """The lives of the store, the last one up to now."""
