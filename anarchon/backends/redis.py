@@ -3,7 +3,7 @@
 Guarantees:
 
 - One call is one round trip, but for a server that does not know the script yet: it is sent again whole, with the same
-  arguments and so the same token.
+  arguments and so the same token. With ``wait_replicas`` a grant, a renewal and a finish take a second one.
 - All keys of a job share one hash tag, are declared to the script and are five, whatever the job's age.
 - Reading uses reading commands alone: an account with ``+@read +time`` answers history and active.
 """
@@ -21,9 +21,11 @@ from anarchon.backends import LeaseBackend, claims
 from anarchon.backends.damage import MISSING, RUN, damaged, first_damaged
 from anarchon.backends.redis_client import ClientSource, GivenClient, OwnClient
 from anarchon.backends.redis_limits import is_cluster
+from anarchon.backends.redis_replicas import repeat_and_wait
 from anarchon.backends.redis_scripts import load_scripts, lua
+from anarchon.backends.redis_url import MOST_REPLICAS
 from anarchon.backends.state import Run
-from anarchon.errors import BackendError, ConfigurationError
+from anarchon.errors import BackendError, ConfigurationError, shown
 from anarchon.records import (
     MANUAL_WINDOW_MS,
     ActiveRun,
@@ -66,22 +68,38 @@ class RedisBackend(LeaseBackend):
         client: in place of a URL, a redis-py client: ``redis.Redis``, Sentinel's ``master_for``, or ``RedisCluster``.
             It is never closed here. Its time-outs are checked when a job is registered.
         prefix: goes before every key; schedulers that share jobs share it.
+        wait_replicas: how many replicas must have a grant, a renewal or the end of a run before it is relied on; a call
+            that fewer acknowledge within half the time-out of an answer fails. None: as the URL says, else 0, which
+            waits for none. It narrows what a failover can lose, and is no proof.
 
     Raises:
         ConfigurationError: neither or both of url and client, a wrong URL (never repeated in the message), or a prefix
-            that is not text, is over 200 characters, or has braces or control characters.
+            that is not text, is over 200 characters, or has braces or control characters; or wait_replicas is no
+            number of replicas, or is given here and in the URL.
     """
 
-    def __init__(self, url: str | None = None, *, client: object = None, prefix: str = "anarchon:") -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        client: object = None,
+        prefix: str = "anarchon:",
+        wait_replicas: int | None = None,
+    ) -> None:
         if (url is None) == (client is None):
             raise ConfigurationError("RedisBackend takes a URL or client=..., and exactly one of the two.")
         self._prefix = _checked_prefix(prefix)
         self._source: ClientSource = GivenClient(client) if url is None else OwnClient(url)
+        if wait_replicas is not None:
+            self._source.need_replicas(_checked_replicas(wait_replicas))
         self._scripts = load_scripts(self._clock())
         self._clocks: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        return f"<RedisBackend {self._source.text} prefix={self._prefix!r}>"
+        told = f"{self._source.text} prefix={self._prefix!r}"
+        if self._source.wait_replicas:
+            told += f" wait_replicas={self._source.wait_replicas}"
+        return f"<RedisBackend {told}>"
 
     def claim(self, request: ClaimRequest) -> ClaimReply:
         return self._run(
@@ -100,14 +118,17 @@ class RedisBackend(LeaseBackend):
             _bytes(request.trigger),
             request.history_limit,
             read=_claim_reply,
+            must_last=lambda reply: reply.outcome is Outcome.WON,
         )
 
     def heartbeat(self, job: str, run_id: str, token: str, lease_ms: int) -> Verdict:
-        return self._run("heartbeat", job, _bytes(run_id), _bytes(token), lease_ms, read=_VERDICTS.__getitem__)
+        arguments = _bytes(run_id), _bytes(token), lease_ms
+        return self._run("heartbeat", job, *arguments, read=_VERDICTS.__getitem__, must_last=_is_ok)
 
     def finish(self, job: str, run_id: str, token: str, record: RunRecord) -> Verdict:
         text = encode_record(record)
-        return self._run("finish", job, _bytes(run_id), _bytes(token), text, read=_VERDICTS.__getitem__)
+        arguments = _bytes(run_id), _bytes(token), text
+        return self._run("finish", job, *arguments, read=_VERDICTS.__getitem__, must_last=_is_ok)
 
     def release(self, job: str, run_id: str, token: str, record: RunRecord, counts: bool) -> Verdict:
         text = encode_record(record)
@@ -165,13 +186,21 @@ class RedisBackend(LeaseBackend):
         return name
 
     def advice(self) -> list[str]:
+        found = []
         policy = self._source.ask(_eviction_policy)
-        if not policy.startswith("allkeys"):
-            return []
-        return [
-            f"Redis at {self._source.text} may evict any key (maxmemory-policy {policy}), and with it what is known of"
-            " a run: a slot could then run twice. Set noeviction, or give anarchon a server of its own."
-        ]
+        if policy.startswith("allkeys"):
+            found.append(
+                f"Redis at {self._source.text} may evict any key (maxmemory-policy {policy}), and with it what is known"
+                " of a run: a slot could then run twice. Set noeviction, or give anarchon a server of its own."
+            )
+        wanted = self._source.wait_replicas or 0
+        replicas = self._source.ask(_replicas) if wanted else None
+        if replicas is not None and replicas < wanted:
+            found.append(
+                f"Redis at {self._source.text} has {replicas} replicas, and wait_replicas={wanted} waits for more:"
+                " until it has them no claim is relied on, and no job runs."
+            )
+        return found
 
     def close(self) -> None:
         """Closes the connections made from a URL; a client that was given is left alone."""
@@ -181,18 +210,37 @@ class RedisBackend(LeaseBackend):
         tag = _bytes(f"{self._prefix}{{{job}}}:")
         return [tag + name for name in _KEYS]
 
-    def _run(self, verb: str, job: str, *arguments: Any, read: Callable[[Any], _T]) -> _T:
+    def _run(
+        self,
+        verb: str,
+        job: str,
+        *arguments: Any,
+        read: Callable[[Any], _T],
+        must_last: Callable[[_T], bool] = lambda _: False,
+    ) -> _T:
+        """One call of a verb's script; where ``must_last`` says so of its answer, the replicas must have it, too."""
         script = self._scripts[verb]
-        words = (len(KEYS), *self._keys(job), *arguments)
+        keys = self._keys(job)
+        words = (len(KEYS), *keys, *arguments)
 
-        def run(client: Any) -> _T:
-            try:
-                answer = client.execute_command("EVALSHA", script.sha, *words, **_RAW)
-            except NoScriptError:
-                answer = client.execute_command("EVAL", script.text, *words, **_RAW)
+        def understood(answer: Any) -> _T:
             if isinstance(answer, list) and answer[:1] == [b"damaged"]:
                 raise _damage(job, *answer[1:])
             return read(answer)
+
+        def run(client: Any) -> _T:
+            try:
+                answer = understood(client.execute_command("EVALSHA", script.sha, *words, **_RAW))
+            except NoScriptError:
+                answer = understood(client.execute_command("EVAL", script.text, *words, **_RAW))
+            replicas = self._source.wait_replicas
+            if not replicas or not must_last(answer):
+                return answer
+            repeated, lack = repeat_and_wait(client, keys[0], replicas, ("EVALSHA", script.sha, *words), _RAW)
+            answer = understood(repeated)
+            if lack is not None and must_last(answer):
+                raise lack
+            return answer
 
         return self._source.ask(run)
 
@@ -214,9 +262,20 @@ class RedisBackend(LeaseBackend):
 _KEYS = [name.encode() for name in KEYS]
 
 
+def _is_ok(verdict: Verdict) -> bool:
+    return verdict is Verdict.OK
+
+
 def _eviction_policy(client: Any) -> str:
     there = {"target_nodes": client.get_default_node()} if is_cluster(client) else {}
     return str(client.execute_command("INFO", "memory", **there).get("maxmemory_policy", ""))
+
+
+def _replicas(client: Any) -> int | None:
+    """How many replicas the server has; None in a cluster, where each node has its own."""
+    if is_cluster(client):
+        return None
+    return int(client.execute_command("INFO", "replication").get("connected_slaves", 0))
 
 
 def _checked_prefix(prefix: object) -> str:
@@ -229,6 +288,15 @@ def _checked_prefix(prefix: object) -> str:
     if not prefix.isprintable():
         raise ConfigurationError(f"prefix must not have control characters: {prefix!r}.")
     return prefix
+
+
+def _checked_replicas(replicas: object) -> int:
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or not 0 <= replicas <= MOST_REPLICAS:
+        raise ConfigurationError(
+            f"wait_replicas must be a number of replicas, at most {MOST_REPLICAS}, or 0 or None to wait for none; not"
+            f" {shown(replicas)}."
+        )
+    return replicas
 
 
 def _bytes(text: str) -> bytes:

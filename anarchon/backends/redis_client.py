@@ -29,7 +29,8 @@ from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
 from anarchon.backends.redis_fork import renewed
-from anarchon.backends.redis_limits import check_bound, place_of, pools_of
+from anarchon.backends.redis_limits import check_bound, is_cluster, place_of, pools_of
+from anarchon.backends.redis_replicas import NotReplicated, serves_no_longer
 from anarchon.backends.redis_url import read_redis_url
 from anarchon.errors import BackendError, ConfigurationError
 from anarchon.forks import in_child, meet_fork
@@ -65,10 +66,12 @@ class ClientSource(ABC):
     Attributes:
         text: what is connected to, for people.
         place: the same, for messages.
+        wait_replicas: how many replicas a call may have to wait for, which takes time; None or 0: for none.
     """
 
     text: str
     place: str
+    wait_replicas: int | None = None
     _secrets: tuple[str, ...] = ()
 
     def __init__(self) -> None:
@@ -86,9 +89,17 @@ class ClientSource(ABC):
         except BackendError:
             raise  # It came, and what it says has been put into words already.
         except Exception as error:
+            if serves_no_longer(error):
+                self._look_anew()
             failure = self._failure(error)
         # Outside the clause: what the driver said, password and all, would be chained as the context.
         raise failure
+
+    def need_replicas(self, replicas: int) -> None:
+        """Sets how many replicas a call may have to wait for."""
+        if self.wait_replicas is not None:
+            raise ConfigurationError("wait_replicas is given twice, as an argument and in the URL.")
+        self.wait_replicas = replicas
 
     @abstractmethod
     def bound(self, limit_ms: int) -> None:
@@ -101,10 +112,24 @@ class ClientSource(ABC):
     def _make(self) -> Any:
         """A new client for this process."""
 
+    def _look_anew(self) -> None:
+        """Has the next call connect anew: Sentinel, or the host's name, may stand for another server by now.
+
+        A primary that is cut off from its replicas, or was made one of them, goes on answering whoever is connected. A
+        cluster's client reads the cluster's map by itself.
+        """
+        client = self._clients.get(_generation)
+        if client is not None and not is_cluster(client):
+            pool = client.connection_pool
+            if not isinstance(pool, redis.BlockingConnectionPool):
+                pool.disconnect(inuse_connections=False)
+
     def _failure(self, error: Exception) -> BackendError:
         text = shorten_error(self._scrubbed(f"{error}" or type(error).__name__))
         if isinstance(error, _UNREACHABLE):
             failure = BackendError(f"could not reach Redis at {self.place}: {text}")
+        elif isinstance(error, NotReplicated):
+            failure = BackendError(f"Redis at {self.place} may lose the call: {text}")
         elif isinstance(error, redis.RedisError):
             failure = BackendError(f"Redis at {self.place} refused the call: {text}")
         else:
@@ -129,6 +154,7 @@ class OwnClient(ClientSource):
         self.text, self.place, self._secrets = self._address.text, self._address.place, self._address.secrets
         self._connect_s: float = self._address.options.get("socket_connect_timeout", CONNECT_S)
         self._read_s: float = self._address.options.get("socket_timeout", READ_S)
+        self.wait_replicas = self._address.wait_replicas
 
     @property
     def longest_call_s(self) -> float:
@@ -138,7 +164,9 @@ class OwnClient(ClientSource):
         if self._address.tls:
             answers += 2  # the handshake
         # The call itself, and once more if the server did not know the script.
-        return self._connect_s + (answers + 2) * self._read_s
+        call_s = self._connect_s + (answers + 2) * self._read_s
+        # Where replicas are waited for, there may be a second connection, for the call and WAIT.
+        return 2 * call_s if self.wait_replicas else call_s
 
     def bound(self, limit_ms: int) -> None:
         share = limit_ms / 1000 / self.longest_call_s
@@ -182,7 +210,7 @@ class GivenClient(ClientSource):
         self._secrets = tuple(password for password in passwords if isinstance(password, str) and password)
 
     def bound(self, limit_ms: int) -> None:
-        check_bound(self._given, limit_ms)
+        check_bound(self._given, limit_ms, waits=bool(self.wait_replicas))
 
     def close(self) -> None:
         meet_fork()

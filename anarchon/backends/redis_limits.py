@@ -23,19 +23,25 @@ __all__ = ["check_bound", "is_cluster", "place_of", "pools_of"]
 CLUSTER_PAUSE_S = 0.25
 
 
-def check_bound(client: Any, limit_ms: int) -> None:
+def check_bound(client: Any, limit_ms: int, waits: bool = False) -> None:
     """Refuses a client of which one call may take longer.
+
+    Args:
+        waits: a call may be repeated, to wait for replicas.
 
     Raises:
         ConfigurationError: a time-out is not set, or the sum is over the limit; says what was found, and what to set.
     """
     seconds, sum_told = _cluster_call(client) if is_cluster(client) else _call(client.connection_pool)
+    if waits:
+        again_s, again_told = max(_call(pool, answers=2) for pool in _serving(client))
+        seconds, sum_told = seconds + again_s, f"{sum_told}; and to wait for replicas {again_told}"
     if seconds * 1000 <= limit_ms:
         return
     takes = f"may take {_told(seconds)} for one call" if math.isfinite(seconds) else "may wait for ever in one call"
     raise ConfigurationError(
         f"The client of Redis at {place_of(client)} {takes}: {sum_told}. A lease of {format_duration(3 * limit_ms)} "
-        f"allows {format_duration(limit_ms)}, a third of it. Build it so: {_right_one(client, limit_ms)}"
+        f"allows {format_duration(limit_ms)}, a third of it. Build it so: {_right_one(client, limit_ms, waits)}"
     )
 
 
@@ -55,6 +61,11 @@ def pools_of(client: Any) -> Iterator[Any]:
             yield sentinel.connection_pool
 
 
+def _serving(client: Any) -> Iterator[Any]:
+    """The pools of those servers that answer calls."""
+    return pools_of(client) if is_cluster(client) else iter([client.connection_pool])
+
+
 def place_of(client: Any) -> str:
     """Where a client's server is, for messages: never who logs in."""
     if is_cluster(client):
@@ -71,17 +82,18 @@ def _address(pool: Any) -> str:
     return str(options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}")
 
 
-def _call(pool: Any) -> tuple[float, str]:
+def _call(pool: Any, answers: int = 1) -> tuple[float, str]:
     """The longest call through a pool, in seconds (infinite where a time-out is not set), and how it adds up."""
     connection = pool.connection_class(**pool.connection_kwargs)  # connects to nothing yet
     connect_s, read_s = _seconds(connection.socket_connect_timeout), _seconds(connection.socket_timeout)
     tries, pauses_s = _repeats(connection.retry)
-    told = f"connect {_told(connect_s)} + read {_told(read_s)}"
+    told_read = f"read {'' if answers == 1 else f'{answers} x '}{_told(read_s)}"
+    told = f"connect {_told(connect_s)} + {told_read}"
     if getattr(connection, "host", None) == "localhost" and not isinstance(pool, SentinelConnectionPool):
-        connect_s, told = 2 * connect_s, f"connect 2 x {_told(connect_s)} (two addresses) + read {_told(read_s)}"
+        connect_s, told = 2 * connect_s, f"connect 2 x {_told(connect_s)} (two addresses) + {told_read}"
+    one_try_s = connect_s + answers * read_s
     if connection.health_check_interval:
-        read_s, told = 2 * read_s, f"{told} + health check {_told(read_s)}"
-    one_try_s = connect_s + read_s
+        one_try_s, told = one_try_s + read_s, f"{told} + health check {_told(read_s)}"
     if isinstance(pool, SentinelConnectionPool):
         discovery_s = sum(_call(sentinel.connection_pool)[0] for sentinel in pool.sentinel_manager.sentinels)
         one_try_s, told = one_try_s + discovery_s, f"discovery {_told(discovery_s)} + {told}"
@@ -129,15 +141,18 @@ def _told(seconds: float) -> str:
     return format_duration(round(seconds * 1000)) if math.isfinite(seconds) else "without end"
 
 
-def _right_one(client: Any, limit_ms: int) -> str:
+def _right_one(client: Any, limit_ms: int, waits: bool) -> str:
     pool = None if is_cluster(client) else client.connection_pool
-    shares = 3
+    # One to connect and two to read; and where replicas are waited for, one more and twice two.
+    shares, again = 3, 5 if waits else 0
     if pool is None:
         shares *= 2
     elif isinstance(pool, SentinelConnectionPool):
-        shares *= 1 + len(pool.sentinel_manager.sentinels)
+        asking = 3 * len(pool.sentinel_manager.sentinels)
+        shares, again = shares + asking, again + asking if waits else 0
     elif "path" not in pool.connection_kwargs and pool.connection_kwargs.get("host", "localhost") == "localhost":
-        shares += 1
+        shares, again = shares + 1, again + 1 if waits else 0
+    shares += again
     share_s = math.floor(limit_ms / shares) / 1000
     times = f"socket_connect_timeout={share_s:g}, socket_timeout={2 * share_s:g}"
     if pool is None:

@@ -14,10 +14,13 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from anarchon.errors import ConfigurationError
 
-__all__ = ["ESCAPE", "RedisAddress", "read_redis_url"]
+__all__ = ["ESCAPE", "MOST_REPLICAS", "RedisAddress", "read_redis_url"]
 
 #: What to do about a password that a URL cannot hold as it is.
 ESCAPE = "In a user name or password, write '@' as %40, '/' as %2F, '#' as %23, '?' as %3F, ':' as %3A and '%' as %25."
+
+#: Nobody waits for more; whoever writes 500 thinks of milliseconds.
+MOST_REPLICAS = 100
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class RedisAddress:
         place: ``host:port`` or the socket's path, for messages.
         options: what redis-py's connections are made with.
         secrets: what must appear in no message.
+        wait_replicas: see ``RedisBackend``; None where the URL does not say.
     """
 
     text: str
@@ -36,6 +40,7 @@ class RedisAddress:
     tls: bool = False
     options: dict[str, Any] = field(default_factory=dict, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    wait_replicas: int | None = None
 
 
 def _seconds(text: str) -> float:
@@ -53,6 +58,12 @@ def _number(text: str) -> int:
 
 def _count(text: str) -> int:
     if _number(text) == 0:
+        raise ValueError
+    return _number(text)
+
+
+def _replicas(text: str) -> int:
+    if _number(text) > MOST_REPLICAS:
         raise ValueError
     return _number(text)
 
@@ -77,6 +88,7 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "socket_connect_timeout": (_seconds, "a number of seconds above zero"),
     "socket_keepalive": (_truth, "true or false"),
     "max_connections": (_count, "a number above zero"),
+    "wait_replicas": (_replicas, f"a number of replicas, at most {MOST_REPLICAS}"),
 }
 _TLS_OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "ssl_cert_reqs": (_verification, "none, optional or required"),
@@ -113,6 +125,7 @@ def read_redis_url(url: object) -> RedisAddress:
     if "@" in parts.path or "@" in parts.query:
         raise ConfigurationError(f"The Redis URL has an '@' after its host. {ESCAPE}")
     options = _query(parts, tls=scheme == "rediss") | _login(parts)
+    wait_replicas = options.pop("wait_replicas", None)
     place = _socket(parts, options) if scheme == "unix" else _host(parts, options)
     secrets = {options[name] for name in ("password", "ssl_password") if options.get(name)}
     secrets |= {parts.password} if parts.password else set()
@@ -122,6 +135,7 @@ def read_redis_url(url: object) -> RedisAddress:
         tls=scheme == "rediss",
         options=options,
         secrets=tuple(secrets),
+        wait_replicas=wait_replicas,
     )
 
 

@@ -160,6 +160,27 @@ class TestOptions:
         for prefix in ("", "é" * 200, "a b:"):
             RedisBackend("redis://cache", prefix=prefix)
 
+    @pytest.mark.parametrize("wrong", [-1, 101, 500, True, 1.0, "1", [1], 10**30])
+    def test_what_is_no_number_of_replicas_is_refused(self, wrong: Any) -> None:
+        with pytest.raises(ConfigurationError, match="wait_replicas must be a number of replicas, at most 100"):
+            RedisBackend("redis://cache", wait_replicas=wrong)
+
+    @pytest.mark.parametrize("wrong", ["-1", "101", "1.0", "", "yes"])
+    def test_a_url_that_gives_no_number_of_replicas_is_refused(self, wrong: str) -> None:
+        with pytest.raises(ConfigurationError, match="option wait_replicas must be a number of replicas, at most 100"):
+            RedisBackend(f"redis://cache?wait_replicas={wrong}")
+
+    def test_wait_replicas_may_stand_in_the_url_as_other_options_do(self) -> None:
+        told = "<RedisBackend redis://cache:6379/0 prefix='anarchon:' wait_replicas=2>"
+        assert repr(RedisBackend("redis://cache", wait_replicas=2)) == told
+        assert repr(open_backend("redis://cache?wait_replicas=2")) == told
+        for none in (RedisBackend("redis://cache?wait_replicas=0"), RedisBackend("redis://cache", wait_replicas=0)):
+            assert "wait_replicas" not in repr(none)
+
+    def test_wait_replicas_is_not_given_twice(self) -> None:
+        with pytest.raises(ConfigurationError, match="given twice"):
+            RedisBackend("redis://cache?wait_replicas=1", wait_replicas=1)
+
     def test_the_package_is_imported_without_the_driver(self) -> None:
         code = "import sys, anarchon; sys.exit('redis' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -184,6 +205,11 @@ class TestOwnClient:
         # Connect, then an answer each to AUTH, SELECT, CLIENT SETNAME, EVALSHA and EVAL.
         connection = self.made("redis://:hush@cache/1?client_name=me", limit_ms=1_000)
         assert connection.socket_connect_timeout + 5 * connection.socket_timeout == pytest.approx(1)
+
+    def test_its_waits_fit_the_bound_with_a_second_connection_that_waits_for_replicas(self) -> None:
+        # Twice: connect, an answer to AUTH, and two more: EVALSHA and EVAL, then EVALSHA and WAIT.
+        connection = self.made("redis://:hush@cache?wait_replicas=1", limit_ms=1_000)
+        assert 2 * (connection.socket_connect_timeout + 3 * connection.socket_timeout) == pytest.approx(1)
 
     def test_a_bound_lowers_time_outs_and_never_raises_them(self) -> None:
         backend = RedisBackend("redis://cache")
@@ -261,6 +287,34 @@ class TestGivenClient:
         backend.bound_calls(longest_ms)
         with pytest.raises(ConfigurationError, match="Build it so"):
             backend.bound_calls(longest_ms - 1)
+
+    @pytest.mark.parametrize(
+        ("client", "longest_ms"),
+        [
+            (redis.Redis("cache", **right()), 3_000 + 5_000),
+            (redis.Redis("localhost", **right()), 4_000 + 6_000),
+            pytest.param(unix_client(2), 3_000 + 5_000, marks=UNIX_TIME_OUT),
+            (redis.Redis("cache", **right(health_check_interval=5)), 5_000 + 7_000),
+            (redis.Redis("cache", **right(retry=Retry(NoBackoff(), 2))), 9_000 + 15_000),
+            (sentinel_client(), 9_000 + 11_000),
+        ],
+    )
+    def test_its_longest_call_counts_the_repeat_that_waits_for_replicas(self, client: Any, longest_ms: int) -> None:
+        backend = RedisBackend(client=client, wait_replicas=1)
+        backend.bound_calls(longest_ms)
+        with pytest.raises(ConfigurationError, match="; and to wait for replicas .*Build it so") as caught:
+            backend.bound_calls(longest_ms - 1)
+        # One built as the refusal says is taken.
+        built = re.search(r"socket_connect_timeout=([\d.]+), socket_timeout=([\d.]+), retry", str(caught.value))
+        assert built is not None
+        times = {"socket_connect_timeout": float(built[1]), "socket_timeout": float(built[2])}
+        if "Sentinel" in str(caught.value):
+            client = sentinel_client(**times)
+        elif "Unix" in str(caught.value):
+            client = unix_client(times["socket_timeout"], times["socket_connect_timeout"])
+        else:
+            client = redis.Redis(client.connection_pool.connection_kwargs["host"], **right(**times))
+        RedisBackend(client=client, wait_replicas=1).bound_calls(longest_ms - 1)
 
     @pytest.mark.parametrize(
         "client",
