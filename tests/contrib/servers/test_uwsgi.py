@@ -24,7 +24,13 @@ UWSGI = (
 )
 # With it uWSGI 2.0.30 tells Python of a fork, and aborts on Python 3.13.
 AFTERFORK = ("--py-call-osafterfork",) if sys.version_info < (3, 13) else ()
-MASTER = (*UWSGI, "--master", "--die-on-term")
+MASTER = (*UWSGI, "--master", "--die-on-term", "--master-fifo", "{directory}/fifo")
+
+
+def reload(server: Any) -> None:
+    """Tells a master to reload, once it listens to signals: it makes its fifo right after it has begun to."""
+    server.wait_until((server.directory / "fifo").exists, "a master that listens")
+    server.process.send_signal(signal.SIGHUP)
 
 
 def test_every_slot_runs_once_in_the_workers_and_never_in_the_master(serve: Serve) -> None:
@@ -101,25 +107,27 @@ def test_mules_and_spoolers_start_nothing(serve: Serve) -> None:
     assert server.faults(1) == []
 
 
-def test_workers_that_are_recycled_and_reloaded_have_successors_that_start(serve: Serve) -> None:
-    servers = [
-        serve("redis", *MASTER, "--processes", "2", "--max-requests", "5", "--min-worker-lifetime", "1", *more)
-        for more in [(), ("--lazy-apps",)]
-    ]
+def test_workers_that_are_recycled_or_reloaded_have_successors_that_start(serve: Serve) -> None:
+    # Never both in one server: told to reload while a worker is being replaced, uWSGI 2.0.30 can miss the new one,
+    # and waits for its end for ever.
+    often = ("--max-requests", "5", "--min-worker-lifetime", "1")
+    recycled = [serve("redis", *MASTER, "--processes", "2", *often, *lazy) for lazy in [(), ("--lazy-apps",)]]
+    reloaded = [serve("redis", *MASTER, "--processes", "2", *lazy) for lazy in [(), ("--lazy-apps",)]]
+    servers = [*reloaded, *recycled]
     for server in servers:
         server.wait_for("start", 2)
+    for server in reloaded:
+        reload(server)
 
-    def recycled() -> bool:
-        answered = [server.get() for server in servers]
-        return all(answered) and all(len(server.pids("start")) >= 4 for server in servers)
+    def all_recycled() -> bool:
+        answered = [server.get() for server in recycled]
+        return all(answered) and all(len(server.pids("start")) >= 4 for server in recycled)
 
-    servers[0].wait_until(recycled, "as many successors as there were workers")
-    reloaded = [(server, len(server.pids("start"))) for server in servers]
+    recycled[0].wait_until(all_recycled, "as many successors as there were workers")
+    for server in reloaded:
+        server.wait_for("start", 4)
     for server in servers:
-        server.process.send_signal(signal.SIGHUP)
-    for server, started in reloaded:
-        server.wait_for("start", started + 2)
-        successors = set(server.pids("start")[started:])
+        successors = set(server.pids("start")[2:])
         server.wait_until(lambda server=server, known=successors: known & set(server.pids("begin")), "a run of one")
     for server in servers:
         assert server.end(signal.SIGINT) == 0
@@ -136,7 +144,7 @@ def test_a_run_that_heeds_the_stop_gives_its_lease_back_when_its_worker_ends(
     server = serve("redis", *MASTER, "--processes", "1", job="waits")
     (run,) = server.wait_for("begin", 1)
     if number == signal.SIGHUP:
-        server.process.send_signal(number)
+        reload(server)
         server.wait_for("begin", 2)
         number = signal.SIGTERM
     assert server.end(number) == 0
