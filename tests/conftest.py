@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +25,25 @@ from servers import (
 # A job in the background of a shell, or under nohup, is started with Ctrl-C ignored, and its children would be, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _keep_files_in_memory() -> None:
+    """Temporary files, those of every process that a test starts included, are kept in memory where there is plenty.
+
+    Stores wait for the disk with every commit, of which there are some ten thousand here. What that is good for, the
+    host's own crash, no test can bring about; and a disk that is kept busy makes any of them slow. TMPDIR in the
+    environment says otherwise.
+    """
+    memory = "/dev/shm"
+    if "TMPDIR" in os.environ or not os.access(memory, os.W_OK | os.X_OK):
+        return
+    # The copies of the examples have scripts that are run where they are.
+    if os.statvfs(memory).f_flag & os.ST_NOEXEC or shutil.disk_usage(memory).free < 2 * 1024**3:
+        return
+    os.environ["TMPDIR"] = tempfile.tempdir = memory
+
+
+_keep_files_in_memory()
 
 
 #: How long whoever talks to the session's server waits for it: on a busy machine it may take its time, like everybody.
