@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anarchon import LeaseBackend, Scheduler, open_backend
+from anarchon.testing import RunLog
 
 __all__ = ["Fleet", "Line", "Worker", "cron_at", "only", "together"]
 
@@ -91,16 +92,22 @@ class Fleet:
     Args:
         directory: for its log and what its workers complain of.
         url, prefix: of the store.
+
+    Attributes:
+        runs: what the handlers of the workers that were told so have written for the oracle.
     """
 
     def __init__(self, directory: Path, url: str, prefix: str | None = None) -> None:
         directory.mkdir()
         self.url = url
         self.prefix = prefix
+        self._runs = directory / "runs"
+        self.runs = RunLog(self._runs)
         self.workers: dict[str, Worker] = {}
         self._directory = directory
         self._log = directory / "log"
         self._log.touch()
+        self._runs.touch()
         self._lock = threading.Lock()
         self._read = 0
         self._lines: list[Line] = []
@@ -117,13 +124,22 @@ class Fleet:
         skew_ms: int = 0,
         stop_timeout: str = "20s",
         renewals: bool = False,
+        runs: bool = False,
         url: str | None = None,
+        script: str = "worker.py",
     ) -> Worker:
-        """Starts a worker and returns at once; its log says ``ready`` when its scheduler has been started."""
+        """Starts a worker and returns at once; its log says ``ready`` when its scheduler has been started.
+
+        Args:
+            runs: whether its handlers write to ``runs``, too.
+            script: what is run, where it is not ``worker.py`` itself.
+        """
         given = {"jobs": list(jobs), "skew_ms": skew_ms, "stop_timeout": stop_timeout, "renewals": renewals}
+        if runs:
+            given["runs"] = str(self._runs)
         if url is not None:
             given["url"] = url
-        return self.launch(name, "worker.py", given)
+        return self.launch(name, script, given)
 
     def launch(self, name: str, script: str, given: Line, *, warnings: tuple[str, ...] = ("error",)) -> Worker:
         """Starts any script of this directory that takes what it is given as JSON and writes the log of a worker."""

@@ -25,6 +25,7 @@ from anarchon.clock import SystemClock
 from anarchon.durations import to_ms
 from anarchon.records import Verdict
 from anarchon.sources import Sources
+from anarchon.testing import RunLog
 
 # What a lease's margin is not meant for.
 _STANDSTILL_S = 0.2
@@ -81,6 +82,7 @@ class Worker:
             instance_id=given["name"],
             sources=Sources(clock=SkewedClock(given["skew_ms"])),
             log=True,
+            around_run=RunLog(given["runs"]).around_run if "runs" in given else None,
         )
         for type in ("start", "success", "failure", "interrupted", "skip", "error"):
             self._scheduler.on(type, self._tell)

@@ -1,0 +1,153 @@
+"""What the oracle says of a fleet that has been through trouble (``chaos.py``), and a table of it for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import reduce
+
+from fleet import Fleet, Line
+
+from anarchon import RunRecord, Scheduler
+from anarchon.durations import from_ms
+from anarchon.testing import Judgement, SlotOracle
+
+__all__ = ["faults_done", "judged", "names_of", "table"]
+
+#: What a machine that is kept busy may put between an instant and what comes of it, short of standing still.
+NOISE = "500ms"
+
+#: What each kind of trouble is done to. The store is away during all of the last but one.
+PROCESS = ("kill", "stop", "pause")
+NETWORK = ("cut", "stall", "delay", "lost answers")
+STORE = ("restart", "hang", "full memory", "forgotten scripts", "lock")
+_AWAY = ("restart", "hang", "full memory", "lock", "no answer")
+
+_ALWAYS = (0, 1 << 45)
+
+_Spans = list[tuple[int, int]]
+
+
+def judged(fleet: Fleet, jobs: Sequence[Line], since_ms: int, until_ms: int) -> Judgement:
+    """Judges the slots from an instant, when all had started, to another, a while before they stopped."""
+    lines = fleet.lines()
+    ready = [line["worker"] for line in fleet.lines("ready")]
+    unable = {instance: _unable(lines, instance) for instance in ready}
+    nobody = reduce(_both, map(_merged, unable.values()))
+    store = [_span(line) for line in fleet.lines("trouble") if line["kind"] in _AWAY]
+    kills = fleet.lines("trouble", kind="kill")
+    oracle = SlotOracle.of(_scheduler(jobs), from_ms(since_ms), from_ms(until_ms), NOISE)
+    return oracle.judge(
+        fleet.runs.read(),
+        _histories(fleet, jobs),
+        away=_instants(nobody + store),
+        died={line["whom"]: from_ms(line["wall_ms"]) for line in kills},
+        paused={instance: _instants(_still(lines, instance)) for instance in ready},
+        cut_off={instance: _instants(spans) for instance, spans in unable.items()},
+    )
+
+
+def names_of(job: Line) -> list[str]:
+    copies = job.get("copies")
+    return [job["name"]] if copies is None else [f"{job['name']}-{number}" for number in range(copies)]
+
+
+def table(fleet: Fleet, found: Judgement) -> str:
+    """What there was and what came of it."""
+    kinds = Counter(line["kind"] for line in fleet.lines("trouble"))
+    takeovers = sum(1 for one in fleet.runs.read() if one.trigger == "takeover")
+    rows: list[tuple[str, Mapping[object, int] | int]] = [
+        ("slots", found.slots),
+        ("ran", found.ran),
+        ("explained", found.explained),
+        ("calls of handlers, by attempt", found.attempts),
+        ("takeovers", takeovers),
+        *((name, {kind: kinds[kind] for kind in group}) for name, group in _groups()),
+        ("faults found", Counter(fault.kind for fault in found.faults)),
+    ]
+    return "\n".join([f"{fleet!r}", *(f"  {name:<31}{_shown(value)}" for name, value in rows)])
+
+
+def faults_done(fleet: Fleet) -> dict[str, int]:
+    """How many faults were done to what."""
+    kinds = Counter(line["kind"] for line in fleet.lines("trouble"))
+    return {name: sum(kinds[kind] for kind in group) for name, group in _groups()}
+
+
+def _groups() -> list[tuple[str, tuple[str, ...]]]:
+    return [("faults of processes", PROCESS), ("faults of the network", NETWORK), ("faults of the store", STORE)]
+
+
+def _shown(value: Mapping[object, int] | int) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    parts = ", ".join(f"{name}: {count:,}" for name, count in sorted(value.items(), key=str) if count)
+    return f"{sum(value.values()):,}" + (f" ({parts})" if parts else "")
+
+
+def _scheduler(jobs: Sequence[Line]) -> Scheduler:
+    """One with the jobs, as each worker has them: it knows what is due."""
+    scheduler = Scheduler("memory://")
+    for job in jobs:
+        options = {name: value for name, value in job.items() if name not in ("name", "copies", "lasts", "error")}
+        every = options.pop("every")
+        for name in names_of(job):
+            scheduler.every(name, every, print, **options)
+    return scheduler
+
+
+def _histories(fleet: Fleet, jobs: Sequence[Line]) -> dict[str, list[RunRecord]]:
+    reader = fleet.reader()
+    try:
+        return {name: reader.history(name, limit=10_000) for job in jobs for name in names_of(job)}
+    finally:
+        reader.stop()
+
+
+# -- when who could do nothing, in milliseconds of the host's clock
+
+
+def _unable(lines: Sequence[Line], instance: str) -> _Spans:
+    """When an instance could not, or not surely, ask the store."""
+    spans = _still(lines, instance)
+    for line in lines:
+        if line["what"] == "ready" and line["worker"] == instance:
+            spans.append((0, line["wall_ms"]))
+        elif line["what"] == "trouble" and line["whom"] == instance and line["kind"] in ("kill", "stop"):
+            spans.append((line["from_ms"], _ALWAYS[1]))
+        elif line["what"] == "trouble" and line["whom"] == instance.rpartition(".")[0]:
+            spans.append(_span(line))
+    return spans
+
+
+def _still(lines: Sequence[Line], instance: str) -> _Spans:
+    """When a process stood still: it was paused, or says itself that the machine had no time for it."""
+    return [
+        _span(line)
+        for line in lines
+        if (line["what"] == "stood still" and line["worker"] == instance)
+        or (line["what"] == "trouble" and line["whom"] == instance and line["kind"] == "pause")
+    ]
+
+
+def _span(line: Line) -> tuple[int, int]:
+    return line["from_ms"], line["wall_ms"]
+
+
+def _merged(spans: _Spans) -> _Spans:
+    merged: _Spans = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _both(one: _Spans, other: _Spans) -> _Spans:
+    return [(max(a, c), min(b, d)) for a, b in one for c, d in other if max(a, c) < min(b, d)]
+
+
+def _instants(spans: _Spans) -> list[tuple[datetime, datetime]]:
+    return [(from_ms(begin), from_ms(end)) for begin, end in spans]
