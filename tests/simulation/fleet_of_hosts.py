@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from kernel import EPOCH_MS, Kernel, SimChance, SimClock, SimThreads, Where
+from conduct import Conduct
+from kernel import EPOCH_MS, Kernel, SimChance, SimClock, SimEvent, SimThreads, Where
 from network import Line, Server, Weather
 
 from anarchon import AnarchonError, Event, RunContext, RunRefused, Scheduler
@@ -17,7 +18,7 @@ from anarchon.records import RunRecord
 from anarchon.sources import Sources
 from anarchon.testing import Ran
 
-__all__ = ["JOBS", "Fleet", "Host", "JobPlan"]
+__all__ = ["JOBS", "Call", "Fleet", "Host", "JobPlan"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class JobPlan:
     fails: int = 0  # chances of a thousand
     stubborn: int = 0
     options: dict[str, Any] = field(default_factory=dict)
+    #: Options of which each host draws one value, as while deploys of many versions are about.
+    varied: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
 #: Short leases, so that much happens; each job is there for a rule that it alone would reach.
@@ -56,6 +59,7 @@ class Host:
 
     def __init__(self, fleet: Fleet, name: str, version: int) -> None:
         kernel = fleet.kernel
+        self.fleet = fleet
         self.name = name
         self.version = version
         self.where = Where(name)
@@ -65,17 +69,25 @@ class Host:
         self.scheduler = Scheduler(self.line, instance_id=name, sources=sources)
         for plan in fleet.jobs:
             register = self.scheduler.cron if " " in plan.schedule else self.scheduler.every
-            register(plan.name, plan.schedule, fleet.handler(plan, self), history_limit=100_000, **plan.options)
+            drawn = {name: kernel.random.choice(values) for name, values in plan.varied.items()}
+            options = {"history_limit": 100_000, **plan.options, **drawn}
+            register(plan.name, plan.schedule, fleet.handler(plan, self), **options)
         deployed = JobPlan("deployed", DEPLOYED[version], (20, 300))
-        options: dict[str, Any] = dict(lease="3s", max_late="4s", jitter="50ms", history_limit=100_000)
+        options = dict(lease="3s", max_late="4s", jitter="50ms", history_limit=100_000)
         self.scheduler.every(deployed.name, deployed.schedule, fleet.handler(deployed, self), **options)
         for type in ("skip", "error", "start", "success", "failure", "interrupted"):
-            self.scheduler.on(type, fleet.heard)
+            self.scheduler.on(type, self.heard)
         #: When it could not have claimed anything: from an instant, to one, or to the end.
         self.unable: list[list[int | None]] = []
         self.made_ms = kernel.now_ms
-        self.paused: list[tuple[datetime, datetime]] = []
+        self.paused_ms: list[tuple[int, int]] = []
+        self.conduct = self.line.conduct = Conduct(self)
         kernel.spawn(self.where, self.scheduler.start)
+
+    def heard(self, event: Event) -> None:
+        if not self.where.killed:
+            self.fleet.reached[f"event: {event.type}" + (f" {event.reason}" if event.reason else "")] += 1
+            self.conduct.hears(event)
 
 
 SKEWS_MS = (0, 0, 40, -40, 3_000, -3_000, 3_600_000, -3_600_000)
@@ -92,11 +104,15 @@ class Fleet:
         self.reached: Counter[str] = Counter()
         #: What must not be, as far as it is seen at once; the oracle judges afterwards.
         self.complaints: list[str] = []
-        self.server = Server(self.kernel, self.complain)
+        #: Whether each host's conduct is judged: not where the store's clock does not tell the true time.
+        self.judges_conduct = True
+        self.server = Server(self.kernel, lambda what: self.complain(f"the store: {what}"))
         self.server_away: list[list[int | None]] = []
-        self.ran: list[_Call] = []
+        self.ran: list[Call] = []
         self.died: dict[str, datetime] = {}
+        #: Until when each host that is gone took new work, and until when it did anything at all.
         self.gone_ms: dict[str, int] = {}
+        self.ended_ms: dict[str, int] = {}
         self._names = 0
         self.all_hosts: list[Host] = []
         self.hosts = [self.new_host() for _ in range(hosts)]
@@ -113,8 +129,9 @@ class Fleet:
         kernel = self.kernel
 
         def handle(ctx: RunContext) -> None:
-            call = _Call(ctx, kernel.now_ms)
+            call = Call(ctx, kernel.now_ms)
             self.ran.append(call)
+            host.conduct.begins(call)
             try:
                 work_ms = kernel.random.randint(*plan.work_ms)
                 if kernel.random.randrange(1000) < plan.stubborn:
@@ -134,10 +151,6 @@ class Fleet:
     def complain(self, what: str) -> None:
         self.complaints.append(f"after {self.kernel.now_ms / 1000} s: {what}")
 
-    def heard(self, event: Event) -> None:
-        if event.instance_id not in self.died:
-            self.reached[f"event: {event.type}" + (f" {event.reason}" if event.reason else "")] += 1
-
     # -- what befalls them
 
     def kill(self, host: Host) -> None:
@@ -152,7 +165,9 @@ class Fleet:
         self.reached["fault: stop"] += 1
 
         def stop() -> None:
-            host.scheduler.stop(timeout)
+            host.conduct.stops()
+            ended = host.scheduler.stop(timeout)
+            host.conduct.stopped(ended)
             # The process ends, whatever still went on in it.
             self._dies(host)
 
@@ -160,7 +175,7 @@ class Fleet:
 
     def pause(self, host: Host, ms: int) -> None:
         self.kernel.pause(host.where, ms)
-        host.paused.append((self.at(), self.at(ms)))
+        host.paused_ms.append((self.kernel.now_ms, self.kernel.now_ms + ms))
         host.unable.append([self.kernel.now_ms, self.kernel.now_ms + ms])
         self.reached["fault: pause"] += 1
 
@@ -185,10 +200,10 @@ class Fleet:
         host.clock.offset_ms += ms
         self.reached["fault: clock stepped"] += 1
 
-    def run_now(self, host: Host, job: str) -> None:
+    def run_now(self, host: Host, job: str, once: str | None = None) -> None:
         def call() -> None:
             try:
-                host.scheduler.run_now(job)
+                host.scheduler._run_once(job, None, once)
                 self.reached["manual run"] += 1
             except RunRefused:
                 self.reached["manual run refused"] += 1
@@ -203,9 +218,22 @@ class Fleet:
                 call.told = call.ctx.reason
         self.gone_ms.setdefault(host.name, self.kernel.now_ms)
         self.died[host.name] = self.at()
+        self.ended_ms[host.name] = self.kernel.now_ms
         self.kernel.kill(host.where)
 
     # -- afterwards
+
+    def judge_conduct(self) -> None:
+        """Each host by itself; and what is drawn at random, by all of them together."""
+        drawn: dict[str, list[int]] = defaultdict(list)
+        for host in self.all_hosts:
+            host.conduct.judge()
+            for what, times in host.conduct.drawn().items():
+                drawn[what] += times
+        for what, times in drawn.items():
+            median = sorted(times)[len(times) // 2]
+            if len(times) >= 20 and sum(abs(one - median) <= 10 for one in times) > 0.8 * len(times):
+                self.complain(f"backups ask all at one time, {what}: after {median} ms")
 
     def close(self) -> None:
         """Ends every thread; what the fleet did is kept."""
@@ -228,13 +256,19 @@ class Fleet:
 
 
 @dataclass
-class _Call:
+class Call:
     """One call of a handler, in true time."""
 
     ctx: RunContext
     started_ms: int
     ended_ms: int | None = None
     told: str | None = None
+
+    @property
+    def told_ms(self) -> int | None:
+        """When its signal was set."""
+        assert isinstance(self.ctx.signal, SimEvent)
+        return self.ctx.signal.set_ms
 
     def ran(self) -> Ran:
         ctx = self.ctx

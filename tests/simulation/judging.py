@@ -79,7 +79,7 @@ def _judged_life(fleet: Fleet, life: Life, upgraded_at: datetime | None) -> Judg
         life.histories,
         away=_instants(_away(fleet)),
         died=fleet.died,
-        paused={host.name: host.paused for host in fleet.all_hosts},
+        paused={host.name: _instants(host.paused_ms) for host in fleet.all_hosts},
         cut_off={host.name: _instants(_unable(fleet, host)) for host in fleet.all_hosts},
     )
     faults = [fault for fault in found.faults if first <= fault.slot <= last]

@@ -70,6 +70,8 @@ class SimEvent(threading.Event):
         self._kernel = kernel
         self._clock = clock
         self._is_set = False
+        #: When it was set first.
+        self.set_ms: int | None = None
         self.waiters: list[Task] = []
 
     def is_set(self) -> bool:
@@ -77,6 +79,8 @@ class SimEvent(threading.Event):
 
     def set(self) -> None:
         self._is_set = True
+        if self.set_ms is None:
+            self.set_ms = KERNEL.now_ms
         if self.waiters:
             waiters, self.waiters = self.waiters, []
             for task in waiters:
@@ -97,6 +101,7 @@ class Kernel:
     def __init__(self, seed: int) -> None:
         global KERNEL
         KERNEL = self
+        self.seed = seed
         self.random = random.Random(seed)
         self.now_ms = 0
         self.switches = 0

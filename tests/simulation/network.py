@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any
 
 from beside import BesideTheModel
 from kernel import Kernel, SimClock, Where
@@ -14,12 +14,10 @@ from anarchon.backends import LeaseBackend
 from anarchon.errors import BackendError
 from anarchon.records import ActiveRun, ClaimReply, ClaimRequest, RunRecord, Verdict
 
+if TYPE_CHECKING:
+    from conduct import Conduct
+
 __all__ = ["Line", "Server", "Weather"]
-
-_T = TypeVar("_T")
-
-#: How late a call may be done at the latest.
-_LATEST_MS = 12_000
 
 
 class Server:
@@ -41,7 +39,11 @@ class Server:
 
 @dataclass
 class Weather:
-    """What becomes of one host's calls at the moment; chances are of a thousand."""
+    """What becomes of one host's calls at the moment; chances are of a thousand.
+
+    Attributes:
+        longest_ms: how long a call is on its way, and so its answer. latest_ms: how late a late call is done.
+    """
 
     cut_off: bool = False
     lost_requests: int = 0
@@ -49,6 +51,7 @@ class Weather:
     lost_answers: int = 0
     late_answers: int = 0
     longest_ms: int = 3
+    latest_ms: int = 12_000
 
     @property
     def fair(self) -> bool:
@@ -65,6 +68,8 @@ class Line(LeaseBackend):
         self._reached = reached
         self._time_out_ms = 10_000
         self.weather = Weather()
+        #: Watches what goes this way, and the rest of what its host does.
+        self.conduct: Conduct
 
     def __repr__(self) -> str:
         return f"<Line of {self._where.name}>"
@@ -73,47 +78,44 @@ class Line(LeaseBackend):
         self._time_out_ms = min(self._time_out_ms, limit_ms)
 
     def claim(self, request: ClaimRequest) -> ClaimReply:
-        def ask(store: LeaseBackend) -> ClaimReply:
-            reply = store.claim(request)
-            what = f"{request.mode.value} {reply.outcome.value}"
-            self._reached[f"claim: {what}" + (f" ({reply.done.value})" if reply.done else "")] += 1
-            if reply.attempt is not None and reply.attempt > 1:
-                self._reached["takeover"] += 1
-            return reply
-
-        return self._call(ask)
+        return self._call("claim", request)
 
     def heartbeat(self, job: str, run_id: str, token: str, lease_ms: int) -> Verdict:
-        return self._verdict("heartbeat", lambda store: store.heartbeat(job, run_id, token, lease_ms))
+        return self._call("heartbeat", job, run_id, token, lease_ms)
 
     def finish(self, job: str, run_id: str, token: str, record: RunRecord) -> Verdict:
-        return self._verdict("finish", lambda store: store.finish(job, run_id, token, record))
+        return self._call("finish", job, run_id, token, record)
 
     def release(self, job: str, run_id: str, token: str, record: RunRecord, counts: bool) -> Verdict:
-        return self._verdict("release", lambda store: store.release(job, run_id, token, record, counts))
+        return self._call("release", job, run_id, token, record, counts)
 
     def save_result(self, job: str, record: RunRecord) -> None:
-        self._reached["save_result"] += 1
-        self._call(lambda store: store.save_result(job, record))
+        self._call("save_result", job, record)
 
     def time(self, job: str) -> int:
-        return self._call(lambda store: store.time(job))
+        return self._call("time", job)
 
     def active(self, job: str) -> list[ActiveRun]:
-        return self._call(lambda store: store.active(job))
+        return self._call("active", job)
 
     def history(self, job: str, limit: int) -> list[RunRecord]:
-        return self._call(lambda store: store.history(job, limit))
+        return self._call("history", job, limit)
 
     def forget(self, job: str) -> None:
-        self._call(lambda store: store.forget(job))
+        self._call("forget", job)
 
-    def _verdict(self, verb: str, call: Callable[[LeaseBackend], Verdict]) -> Verdict:
-        verdict = self._call(call)
-        self._reached[f"{verb}: {verdict.value}"] += 1
-        return verdict
+    def _call(self, verb: str, *values: Any) -> Any:
+        sent_ms = self._kernel.now_ms
+        self.conduct.sent(verb, values)
+        try:
+            answer = self._carry(verb, values)
+        except BackendError:
+            self.conduct.failed(verb, values, sent_ms)
+            raise
+        self.conduct.answered(verb, values, sent_ms, answer)
+        return answer
 
-    def _call(self, call: Callable[[LeaseBackend], _T]) -> _T:
+    def _carry(self, verb: str, values: tuple[Any, ...]) -> Any:
         kernel, weather, draw = self._kernel, self.weather, self._kernel.random.randrange
         gives_up_ms = kernel.now_ms + self._time_out_ms
         kernel.sleep(draw(weather.longest_ms + 1))
@@ -121,10 +123,10 @@ class Line(LeaseBackend):
             self._give_up(gives_up_ms)
         if draw(1000) < weather.late_requests:
             # It lies about somewhere, and is done when its sender has given up and may even be gone.
-            later_ms = draw(_LATEST_MS)
-            kernel.spawn(kernel.controller.where, lambda: self._do_later(later_ms, call))
+            later_ms = draw(weather.latest_ms)
+            kernel.spawn(kernel.controller.where, lambda: self._do_later(later_ms, verb, values))
             self._give_up(gives_up_ms)
-        answer = call(self._server.store)
+        answer = self._do(verb, values)
         if draw(1000) < weather.late_answers:
             kernel.sleep(draw(max(1, gives_up_ms - kernel.now_ms)))
         else:
@@ -134,11 +136,25 @@ class Line(LeaseBackend):
             self._give_up(gives_up_ms)
         return answer
 
-    def _do_later(self, later_ms: int, call: Callable[[LeaseBackend], object]) -> None:
+    def _do(self, verb: str, values: tuple[Any, ...]) -> Any:
+        """The call reaches the store."""
+        answer = getattr(self._server.store, verb)(*values)
+        if isinstance(answer, ClaimReply):
+            what = f"{values[0].mode.value} {answer.outcome.value}"
+            self._reached[f"claim: {what}" + (f" ({answer.done.value})" if answer.done else "")] += 1
+            if answer.attempt is not None and answer.attempt > 1:
+                self._reached["takeover"] += 1
+        elif isinstance(answer, Verdict):
+            self._reached[f"{verb}: {answer.value}"] += 1
+        else:
+            self._reached[verb] += 1
+        return answer
+
+    def _do_later(self, later_ms: int, verb: str, values: tuple[Any, ...]) -> None:
         self._kernel.sleep(later_ms)
         if self._server.up:
             self._reached["a call done late"] += 1
-            call(self._server.store)
+            self._do(verb, values)
 
     def _unreachable(self) -> bool:
         return self.weather.cut_off or not self._server.up

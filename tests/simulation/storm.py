@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from fleet_of_hosts import JOBS, Fleet, Host
+from fleet_of_hosts import Fleet, Host
 from judging import Life, judged
 from kernel import EPOCH_MS, Killed
 from network import Weather
@@ -18,7 +18,7 @@ from anarchon.durations import from_ms
 from anarchon.records import RunRecord
 from anarchon.testing import Judgement
 
-__all__ = ["Outcome", "weather_a_storm"]
+__all__ = ["Outcome", "Storm", "raised_in_threads", "weather_a_storm"]
 
 #: How long nothing befalls the fleet, at first and at last.
 _CALM_MS = 40_000
@@ -52,17 +52,18 @@ def weather_a_storm(seed: int, seconds: int = 600, hasty: bool = False) -> Outco
         hasty: whether it is over with the first thing that is seen to be wrong.
     """
     raised: list[BaseException] = []
-    with _raised_in_threads(raised):
+    with raised_in_threads(raised):
         fleet = Fleet(seed)
-        storm = _Storm(fleet, fleet.kernel.now_ms + seconds * 1000, lambda: hasty and bool(fleet.complaints or raised))
+        storm = Storm(fleet, fleet.kernel.now_ms + seconds * 1000, lambda: hasty and bool(fleet.complaints or raised))
         storm.blow()
+        fleet.judge_conduct()
         judgement = judged(fleet, storm.lives(), storm.upgraded_at)
         fleet.close()
     return Outcome(seed, judgement, fleet.reached, fleet.kernel.switches, raised, fleet.complaints)
 
 
 @contextmanager
-def _raised_in_threads(raised: list[BaseException]) -> Iterator[None]:
+def raised_in_threads(raised: list[BaseException]) -> Iterator[None]:
     """Keeps what a thread of the library did not handle, but for the end of its host."""
 
     def keep(args: threading.ExceptHookArgs) -> None:
@@ -76,7 +77,7 @@ def _raised_in_threads(raised: list[BaseException]) -> Iterator[None]:
         threading.excepthook = before
 
 
-class _Storm:
+class Storm:
     """The controller's part: it waits, and lets something happen."""
 
     def __init__(self, fleet: Fleet, until_ms: int, enough: Callable[[], bool]) -> None:
@@ -92,7 +93,19 @@ class _Storm:
     def blow(self) -> None:
         kernel = self.fleet.kernel
         kernel.sleep(_CALM_MS)
-        acts = {
+        acts = self._acts()
+        if self._draw.randrange(5) == 0:
+            acts[self._lose_everything] = 1
+        while kernel.now_ms < self.until_ms and not self.enough():
+            kernel.sleep(self._draw.randint(200, 6_000))
+            self._draw.choices(list(acts), list(acts.values()))[0]()
+        if not self.enough():
+            self._clear_up()
+            kernel.sleep(_CALM_MS)
+
+    def _acts(self) -> dict[Callable[[], object], int]:
+        """What may happen, and how often beside the others."""
+        return {
             self._kill: 10,
             self._stop: 8,
             self._pause: 10,
@@ -106,14 +119,6 @@ class _Storm:
             self._run_now: 8,
             self._upgrade: 1,
         }
-        if self._draw.randrange(5) == 0:
-            acts[self._lose_everything] = 1
-        while kernel.now_ms < self.until_ms and not self.enough():
-            kernel.sleep(self._draw.randint(200, 6_000))
-            self._draw.choices(list(acts), list(acts.values()))[0]()
-        if not self.enough():
-            self._clear_up()
-            kernel.sleep(_CALM_MS)
 
     def lives(self) -> list[Life]:
         """The lives of the store, the last one up to now."""
@@ -198,7 +203,7 @@ class _Storm:
         self.fleet.step_clock(self._host(), self._draw.choice([-3_600_000, -5_000, -300, 300, 5_000, 3_600_000]))
 
     def _run_now(self) -> None:
-        self.fleet.run_now(self._host(), self._draw.choice(JOBS).name)
+        self.fleet.run_now(self._host(), self._draw.choice(self.fleet.jobs).name)
 
     def _upgrade(self) -> None:
         """A deploy that changes a schedule: one host after another."""

@@ -1,0 +1,133 @@
+"""Tries each mutant in the simulation: whether it is seen, by what, in which seed, and when.
+
+::
+
+    python tests/simulation                 # all of them, each for up to eight seeds
+    python tests/simulation --only overlap  # those with this word in their names
+
+The mutants are the rules of the claim protocol left out (``tests/contract/mutants.py``) and those of an instance's side
+(``tests/unit/faults.py``). Each is tried in a process of its own: what it breaks may hang.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from faults import FAULTS, Fault
+from mutants import MUTANTS, Mutant
+from storm import weather_a_storm
+from wild import weather_a_wild_storm
+
+from anarchon.backends import memory
+
+#: A storm takes a few seconds; one that has not come to its end by then never will.
+_HANGS_AFTER_S = 120
+
+__all__ = ["ALL", "Sight", "made", "main", "seen_in", "try_all"]
+
+ALL: dict[str, Mutant | Fault] = {str(one): one for one in (*MUTANTS, *FAULTS)}
+
+
+@dataclass(frozen=True)
+class Sight:
+    """How a mutant was seen.
+
+    Attributes:
+        wild: whether in a wild storm.
+        by: ``model`` (an answer of the store that the model would not give), ``conduct`` (what an instance did),
+            ``oracle``, ``exception``, or ``hang``.
+        what: the complaint.
+    """
+
+    wild: bool
+    seed: int
+    by: str
+    what: str
+
+
+@contextmanager
+def made(mutant: Mutant | Fault) -> Iterator[None]:
+    """While inside, the library is the mutant."""
+    if isinstance(mutant, Fault):
+        with mutant.made():
+            yield
+        return
+    before, memory.claims = memory.claims, mutant.rules()  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        memory.claims = before  # type: ignore[attr-defined]
+
+
+def seen_in(seed: int, wild: bool = False, seconds: int = 600) -> Sight | None:
+    """What the simulation says of the library as it is now."""
+    outcome = (weather_a_wild_storm if wild else weather_a_storm)(seed, seconds, hasty=True)
+    if outcome.seen:
+        by = "model" if ": the store: " in outcome.seen[0] else "conduct"
+        return Sight(wild, seed, by, outcome.seen[0])
+    if outcome.raised:
+        return Sight(wild, seed, "exception", repr(outcome.raised[0]))
+    if outcome.judgement.faults:
+        return Sight(wild, seed, "oracle", str(outcome.judgement.faults[0]))
+    return None
+
+
+def try_all(names: Sequence[str], seeds: int) -> Iterator[tuple[str, Sight | None]]:
+    """Tries them side by side, as many as there are processors."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from zip(names, pool.map(lambda name: _try_apart(name, seeds), names))
+
+
+def _try_apart(name: str, seeds: int) -> Sight | None:
+    command = [sys.executable, str(Path(__file__).parent), "--one", name, "--seeds", str(seeds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == -signal.SIGALRM:
+        kind, seed = done.stdout.split()[-2:]
+        return Sight(kind == "wild", int(seed), "hang", f"it does not come to its end within {_HANGS_AFTER_S} s")
+    if done.returncode:
+        raise RuntimeError(f"{name}: {done.stderr[-2000:]}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    return None if found is None else Sight(**found)
+
+
+def _try_here(name: str, seeds: int) -> Sight | None:
+    logging.disable(logging.CRITICAL)
+    with made(ALL[name]):
+        for seed in range(seeds):
+            for wild in (False, True):
+                print("wild" if wild else "plain", seed, flush=True)
+                signal.alarm(_HANGS_AFTER_S)
+                if sight := seen_in(seed, wild):
+                    return sight
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Tries each mutant in the simulation.")
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--only", default="", metavar="WORD")
+    parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.one:
+        sight = _try_here(asked.one, asked.seeds)
+        print(json.dumps(sight and asdict(sight)))
+        return
+    names = [name for name in ALL if re.search(asked.only, name)]
+    seen = 0
+    for name, sight in try_all(names, asked.seeds):
+        seen += sight is not None
+        said = f"{'wild ' if sight.wild else ''}seed {sight.seed} by {sight.by}: {sight.what}" if sight else "NOT SEEN"
+        print(f"{name:<70} {said.splitlines()[0][:160]}", flush=True)
+    print(f"{seen} of {len(names)} seen")

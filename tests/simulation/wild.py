@@ -1,0 +1,91 @@
+"""Storms of which no oracle could say what ought to have run: there the model judges the store, and nobody the runs.
+
+Options differ from host to host, histories are short, manual runs are asked for by several hosts at once, calls are
+done a minute and more after they were sent, and, in every other seed, the store's own clock is stepped. That reaches
+the rules which a storm of ``storm.py`` reaches seldom or never. Where the store's clock goes on as it should, each host's
+conduct is judged as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from fleet_of_hosts import Fleet, JobPlan
+from network import Weather
+from storm import Outcome, Storm, raised_in_threads
+
+from anarchon.testing import Judgement
+
+__all__ = ["weather_a_wild_storm"]
+
+_ANY = dict(overlap=("skip", "allow"), max_attempts=(1, 2, 3), history_limit=(1, 2, 5, 50))
+
+WILD_JOBS = (
+    JobPlan("quick", "2s", (20, 400), options=dict(lease="3s", max_late="5s", jitter="100ms"), varied=_ANY),
+    JobPlan("allow", "4s", (100, 9_000), 300, 300, dict(lease="2s", max_late="10s", overlap="allow", jitter="200ms")),
+    JobPlan("long", "5s", (500, 14_000), stubborn=300, options=dict(max_late="20s", jitter="300ms"), varied=_ANY),
+    JobPlan("single", "3s", (100, 5_000), stubborn=200, options=dict(lease="2s", max_late="6s", max_attempts=1)),
+    JobPlan("hurried", "* * * * *", (1_000, 30_000), 100, options=dict(lease="4s", max_late="2s", catch_up="20s")),
+)
+
+
+def weather_a_wild_storm(seed: int, seconds: int = 600, hasty: bool = False) -> Outcome:
+    """As ``weather_a_storm``, with other jobs and more that befalls them; the judgement says nothing."""
+    raised: list[BaseException] = []
+    with raised_in_threads(raised):
+        fleet = Fleet(seed, jobs=WILD_JOBS)
+        until_ms = fleet.kernel.now_ms + seconds * 1000
+        storm = WildStorm(fleet, until_ms, lambda: hasty and bool(fleet.complaints or raised))
+        storm.blow()
+        fleet.histories()
+        if not storm.steps_the_stores_clock:
+            fleet.judge_conduct()
+        fleet.close()
+    nothing = Judgement([], 0, 0, Counter(), Counter())
+    return Outcome(seed, nothing, fleet.reached, fleet.kernel.switches, raised, fleet.complaints)
+
+
+class WildStorm(Storm):
+    """More befalls them than an oracle could judge."""
+
+    def __init__(self, fleet: Fleet, until_ms: int, enough: Callable[[], bool]) -> None:
+        super().__init__(fleet, until_ms, enough)
+        self.steps_the_stores_clock = fleet.kernel.seed % 2 == 1
+        fleet.judges_conduct = not self.steps_the_stores_clock
+        self._names = 0
+
+    def _acts(self) -> dict[Callable[[], object], int]:
+        acts = super()._acts() | {
+            self._do_requests_very_late: 10,
+            self._stand_still_long: 4,
+            self._run_now_everywhere: 12,
+            self._start_without_a_store: 3,
+        }
+        if self.steps_the_stores_clock:
+            acts[self._step_the_stores_clock] = 10
+        return acts
+
+    def _do_requests_very_late(self) -> None:
+        self._weather(Weather(late_requests=400, latest_ms=self._draw.choice([3_000, 12_000, 90_000])), 8_000)
+
+    def _stand_still_long(self) -> None:
+        self.fleet.pause(self._host(), self._draw.choice([30_000, 50_000]))
+
+    def _run_now_everywhere(self) -> None:
+        """Somebody asks twice for one run, and meets another host."""
+        self._names += 1
+        job = self._draw.choice(self.fleet.jobs).name
+        for host in self.fleet.hosts:
+            if self._draw.randrange(2):
+                self.fleet.run_now(host, job, f"once{self._names}")
+
+    def _start_without_a_store(self) -> None:
+        if self.fleet.server.up:
+            self._stop_server()
+            self._replace()
+
+    def _step_the_stores_clock(self) -> None:
+        step_ms = self._draw.choice([300, 2_000, 5_000, 20_000, 3_600_000])
+        self.fleet.server.clock.offset_ms += self._draw.choice([-step_ms, step_ms])
+        self.fleet.reached["fault: store's clock stepped"] += 1
