@@ -64,6 +64,7 @@ class Served:
         self._log = directory / "lines"
         self._log.touch()
         self._url, self._prefix = url, prefix
+        self._told: signal.Signals | None = None
         given = {"log": str(self._log), "url": url, "prefix": prefix, "job": job, "hooks": hooks}
         for file in cwd.glob("*.ini"):
             file.write_text(file.read_text(encoding="utf-8").replace("{socket}", str(self.socket)), encoding="utf-8")
@@ -150,20 +151,28 @@ class Served:
 
     # -- the end
 
-    def end(self, number: signal.Signals = signal.SIGTERM, *, each: bool = False) -> int:
-        """Tells the server to end by a signal, and waits until all of its processes have; returns its exit status.
+    def tell(self, number: signal.Signals = signal.SIGTERM, *, each: bool = False) -> None:
+        """Tells the server to end, and returns at once: what is to be ended beside others need not wait for them.
 
         Args:
             each: tells every process, as Ctrl-C does, and not only the first one.
         """
+        (os.killpg if each else os.kill)(self.process.pid, number)
+        self._told = number
+
+    def end(self, number: signal.Signals = signal.SIGTERM, *, each: bool = False) -> int:
+        """Tells the server to end, unless it has been told, and waits until all of its processes have ended.
+
+        Returns:
+            Its exit status.
+        """
         deadline = time.monotonic() + _LONGEST_S
-        status = None
-        while status is None:
+        if self._told != number:
+            self.tell(number, each=each)
+        while (status := self._ended_within(10)) is None:
             assert time.monotonic() < deadline, f"It goes on after {number.name}.\n{self.output}"
             # Again and again: uWSGI's master loses what comes between its first fork and its own loop.
-            (os.killpg if each else os.kill)(self.process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                status = self.process.wait(10)
+            self.tell(number, each=each)
         while self._group_lives():
             assert time.monotonic() < deadline, f"Some of its processes live on.\n{self.output}"
             time.sleep(_LOOK_AGAIN_S)
@@ -173,6 +182,11 @@ class Served:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(_LONGEST_S)
+
+    def _ended_within(self, seconds: float) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            return self.process.wait(seconds)
+        return None
 
     def _group_lives(self) -> bool:
         try:

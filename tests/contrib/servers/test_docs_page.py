@@ -74,6 +74,7 @@ def test_three_workers_share_the_slots_started_by_themselves_or_by_hand(serve: S
     servers += [start(serve, home, command, automatic="") for home, command in zip(homes[2:], BY_HAND, strict=True)]
     for server in servers:
         server.wait_until(lambda server=server: server.output.count("tick of") >= 3, "three runs")
+        server.tell()
     for server, home in zip(servers, homes, strict=True):
         assert server.end(signal.SIGTERM) == 0
         records = history(home)
@@ -83,9 +84,13 @@ def test_three_workers_share_the_slots_started_by_themselves_or_by_hand(serve: S
 
 
 def test_a_server_that_is_told_to_wait_ends_when_its_runs_have(serve: Serve, tmp_path: Path) -> None:
-    work = 'print("begun", flush=True); __import__("time").sleep(4)'
-    servers = [start(serve, tmp_path / f"home-{number}", command, work=work) for number, command in enumerate(PATIENT)]
-    for number, server in enumerate(servers):
+    # For longer than the two seconds that a run has where nobody waits.
+    work = 'print("begun", flush=True); __import__("time").sleep(3)'
+    homes = [tmp_path / f"home-{number}" for number in range(len(PATIENT))]
+    servers = [start(serve, home, command, work=work) for home, command in zip(homes, PATIENT, strict=True)]
+    for server in servers:
         server.wait_until(lambda server=server: "begun" in server.output, "a run")
+        server.tell()
+    for server, home in zip(servers, homes, strict=True):
         assert server.end(signal.SIGTERM) == 0
-        assert {record.status for record in history(tmp_path / f"home-{number}")} == {"success"}
+        assert {record.status for record in history(home)} == {"success"}

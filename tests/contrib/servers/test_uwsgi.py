@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 Serve = Callable[..., Any]
 
 # A worker that is told to end before it can hear is killed after this mercy, a minute unless told otherwise.
@@ -47,6 +45,8 @@ def test_every_slot_runs_once_in_the_workers_and_never_in_the_master(serve: Serv
         server.wait_for("begin", runs + 3)
         assert server.get() in server.pids("start")
     for server in servers:
+        server.tell(signal.SIGINT)
+    for server in servers:
         assert server.end(signal.SIGINT) == 0
         assert server.faults(3) == []
         assert server.missing() == []
@@ -66,34 +66,34 @@ def test_without_a_master_the_processes_that_serve_start_the_first_one_included(
     two = serve("redis", *UWSGI, "--processes", "2")
     lazy = serve("sqlite", *UWSGI, "--lazy-apps")
     two.wait_for("start", 2)
-    for server, count in [(one, 1), (two, 2), (lazy, 1)]:
+    for server in (one, two, lazy):
         server.wait_for("begin", 1)
         assert server.get() in server.pids("start")
         assert server.process.pid in server.pids("start")
         assert {line["sentence"] for line in server.lines("told")} == {None}
+        server.tell(signal.SIGINT, each=True)
+    for server, count in [(one, 1), (two, 2), (lazy, 1)]:
         server.end(signal.SIGINT, each=True)
         assert len(server.pids("start")) == len(set(server.pids("start"))) == count
         assert len({line["instance"] for line in server.lines("start")}) == count
 
 
-@pytest.mark.parametrize(
-    "hooks", [("decorated",), ("decorated-later",), ("own",), ("own", "decorated-later")], ids=" and ".join
-)
-def test_the_hooks_of_others_are_called_beside_ours(serve: Serve, hooks: tuple[str, ...]) -> None:
-    server = serve("sqlite", *MASTER, "--processes", "2", hooks=hooks)
-    server.wait_for("start", 2)
-    server.wait_for("forked", 2 * len(hooks))
-    server.end(signal.SIGINT)
-    assert server.faults(2) == []
-    wanted = {"own" if hook == "own" else "decorated" for hook in hooks}
-    for pid in server.pids("start"):
-        assert {line["by"] for line in server.lines("forked") if line["pid"] == pid} == wanted
-
-
-def test_a_hook_of_the_sites_own_is_kept_where_there_is_no_master(serve: Serve) -> None:
-    server = serve("sqlite", *UWSGI, "--processes", "2", hooks=("own",))
-    server.wait_for("start", 2)
-    assert sorted(server.pids("forked")) == sorted(server.pids("start"))
+def test_the_hooks_of_others_are_called_beside_ours(serve: Serve) -> None:
+    wishes = [("decorated",), ("decorated-later",), ("own",), ("own", "decorated-later")]
+    with_master = [serve("sqlite", *MASTER, "--processes", "2", hooks=hooks) for hooks in wishes]
+    without = serve("sqlite", *UWSGI, "--processes", "2", hooks=("own",))
+    for server, hooks in zip(with_master, wishes, strict=True):
+        server.wait_for("start", 2)
+        server.wait_for("forked", 2 * len(hooks))
+        server.tell(signal.SIGINT)
+    for server, hooks in zip(with_master, wishes, strict=True):
+        server.end(signal.SIGINT)
+        assert server.faults(2) == []
+        wanted = {"own" if hook == "own" else "decorated" for hook in hooks}
+        for pid in server.pids("start"):
+            assert {line["by"] for line in server.lines("forked") if line["pid"] == pid} == wanted
+    without.wait_for("start", 2)
+    assert sorted(without.pids("forked")) == sorted(without.pids("start"))
 
 
 def test_mules_and_spoolers_start_nothing(serve: Serve) -> None:
@@ -130,6 +130,8 @@ def test_workers_that_are_recycled_or_reloaded_have_successors_that_start(serve:
         successors = set(server.pids("start")[2:])
         server.wait_until(lambda server=server, known=successors: known & set(server.pids("begin")), "a run of one")
     for server in servers:
+        server.tell(signal.SIGINT)
+    for server in servers:
         assert server.end(signal.SIGINT) == 0
         starts = server.pids("start")
         assert len({line["instance"] for line in server.lines("start")}) == len(set(starts)) == len(starts)
@@ -137,17 +139,16 @@ def test_workers_that_are_recycled_or_reloaded_have_successors_that_start(serve:
         assert len(slots) == len(set(slots)) > 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_a_run_that_heeds_the_stop_gives_its_lease_back_when_its_worker_ends(
-    serve: Serve, number: signal.Signals
-) -> None:
-    server = serve("redis", *MASTER, "--processes", "1", job="waits")
-    (run,) = server.wait_for("begin", 1)
-    if number == signal.SIGHUP:
-        reload(server)
-        server.wait_for("begin", 2)
-        number = signal.SIGTERM
-    assert server.end(number) == 0
-    record = server.history()[-1]
-    assert (record.status, record.instance_id) == ("interrupted", run["name"])
-    assert server.leases() == []
+def test_a_run_that_heeds_the_stop_gives_its_lease_back_when_its_worker_ends(serve: Serve) -> None:
+    ended, reloaded = (serve("redis", *MASTER, "--processes", "1", job="waits") for _ in range(2))
+    for server in (ended, reloaded):
+        server.wait_for("begin", 1)
+    reload(reloaded)
+    ended.tell()
+    reloaded.wait_for("begin", 2)
+    reloaded.tell()
+    for server in (ended, reloaded):
+        assert server.end() == 0
+        record = server.history()[-1]
+        assert (record.status, record.instance_id) == ("interrupted", server.lines("begin")[0]["name"])
+        assert server.leases() == []
