@@ -17,6 +17,8 @@ __all__ = ["Case", "Expected", "Fault", "Span", "merged"]
 #: The longest pause before a call that failed is made again.
 _LONGEST_PAUSE_MS = 5_000
 
+_NEVER_MS = 1 << 62
+
 #: From an instant to another.
 Span = tuple[datetime, datetime]
 
@@ -61,6 +63,7 @@ class Case:
     ran: list[Ran]
     records: dict[tuple[datetime, int], RunRecord] | None
     away: list[tuple[int, int]]
+    started_ms: dict[str, int] | None
     died_ms: dict[str, int]
     paused: dict[str, list[tuple[int, int]]]
     cut_off: dict[str, list[tuple[int, int]]]
@@ -81,7 +84,7 @@ class Case:
         begun = {to_ms(one.slot) for one in self.ran}
         granted = {to_ms(slot) for slot, _ in self.records or {}}
         busy = self._busy() if self.expected.overlap == "skip" else []
-        for slot_ms, next_ms in pairwise([*self.expected.slots_ms, 1 << 62]):
+        for slot_ms, next_ms in pairwise([*self.expected.slots_ms, _NEVER_MS]):
             if slot_ms in begun:
                 continue
             reason = self._reason(slot_ms, next_ms, busy, granted)
@@ -90,17 +93,32 @@ class Case:
             else:
                 explained[reason] += 1
 
-    def _reason(self, slot_ms: int, next_ms: int, busy: list[tuple[int, int]], granted: set[int]) -> str | None:
+    def _reason(self, slot_ms: int, next_ms: int, busy: list[tuple[int, int, int]], granted: set[int]) -> str | None:
         """Why a slot did not run, where that was right."""
         if slot_ms in granted:
             return "never-begun"
         # Once a newer slot is granted an older one is closed.
         until_ms = min(slot_ms + self.expected.max_late_ms, next_ms)
         asked_ms = slot_ms + self.expected.jitter_ms + self.noise_ms
-        asked_until_ms = _asked_again(self.away, slot_ms, asked_ms)
+        asked_until_ms = self._asked_until_ms(slot_ms, asked_ms)
         if asked_until_ms > asked_ms and asked_until_ms >= until_ms:
             return "away"
-        return "busy" if any(begin <= asked_until_ms and end >= slot_ms for begin, end in busy) else None
+        # A newer run is in nobody's way: when it comes due, this slot has been asked for.
+        older = ((begin, end) for which_ms, begin, end in busy if which_ms < slot_ms)
+        return "busy" if any(begin <= asked_until_ms and end >= slot_ms for begin, end in older) else None
+
+    def _asked_until_ms(self, slot_ms: int, asked_ms: int) -> int:
+        """When somebody who was there when the slot came due has asked for it, and been answered, at the latest."""
+        if self.started_ms is None:
+            return _asked_again(self.away, slot_ms, asked_ms)
+        return min(
+            (
+                _asked_again(self._unable(instance), slot_ms, asked_ms)
+                for instance, started_ms in self.started_ms.items()
+                if started_ms <= slot_ms
+            ),
+            default=_NEVER_MS,
+        )
 
     def _not_due(self) -> Iterator[Fault]:
         if self.expected.slots_ms:
@@ -125,6 +143,10 @@ class Case:
             successes = [attempt for attempt in times if self._succeeded(slot_ms, attempt)]
             if len(successes) > 1 or (successes and max(times) > successes[0]):
                 yield self._fault("repeated", slot_ms, f"it ran again after attempt {successes[0]} had succeeded.")
+            for older, newer in () if successes else pairwise(attempts):
+                if newer.attempt > older.attempt and self._must_be_kept(older, to_ms(newer.started_at)):
+                    what = f"{_told(newer)} began though {_told(older)} had ended, and could tell the store."
+                    yield self._fault("repeated", slot_ms, what)
 
     def _overlapping(self) -> Iterator[Fault]:
         groups = [self.ran] if self.expected.overlap == "skip" else list(self._runs().values())
@@ -134,10 +156,9 @@ class Case:
                 for newer in group[number + 1 :]:
                     began_ms = to_ms(newer.started_at)
                     if began_ms < until_ms - self.noise_ms and not self._knew(older, began_ms):
-                        late_ms = until_ms - began_ms
-                        slot_ms = to_ms(newer.slot)
-                        what = f"{_told(newer)} began {late_ms} ms before {_told(older)} was over."
-                        yield self._fault("overlapping", slot_ms, what)
+                        more = f", for {until_ms - began_ms} ms more" if until_ms < _NEVER_MS else ""
+                        what = f"{_told(newer)} began while {_told(older)} went on{more}."
+                        yield self._fault("overlapping", to_ms(newer.slot), what)
 
     def _early(self) -> Iterator[Fault]:
         # The slot of a manual run is when it was asked for, on a clock that may be wrong; it is due at once.
@@ -168,8 +189,23 @@ class Case:
                 yield self._fault("unrecorded", slot_ms, f"{_told(one)} has no record.")
             elif record is not None and record.status == "success" and one.ended_at is None:
                 yield self._fault("unrecorded", slot_ms, f"{_told(one)} is a success in its record, and never ended.")
+        # Whatever became of an attempt, it is recorded by the time that the next one is granted.
+        newest = Counter[datetime]()
+        for slot, attempt in [*self.records, *((one.slot, one.attempt) for one in self._of_slots())]:
+            newest[slot] = max(newest[slot], attempt)
+        for slot in sorted(newest):
+            for attempt in range(1, newest[slot]):
+                if (slot, attempt) not in self.records:
+                    what = f"attempt {attempt} has no record, and attempt {newest[slot]} was granted."
+                    yield self._fault("unrecorded", to_ms(slot), what)
 
     # -- what several of them ask
+
+    def _unable(self, instance: str) -> list[tuple[int, int]]:
+        """When an instance could not reach the store."""
+        spans = self.cut_off.get(instance, self.away)
+        died_ms = self.died_ms.get(instance)
+        return spans if died_ms is None else [*spans, (died_ms, _NEVER_MS)]
 
     def _of_slots(self) -> list[Ran]:
         return [one for one in self.ran if one.trigger != "manual"]
@@ -184,30 +220,42 @@ class Case:
         record = (self.records or {}).get((from_ms(slot_ms), attempt))
         return record is not None and record.status == "success" and not record.lease_lost
 
-    def _busy(self) -> list[tuple[int, int]]:
-        """When a run stood in the way of the next: until its end was stored, or the lease of its holder was over."""
+    def _busy(self) -> list[tuple[int, int, int]]:
+        """When a run stood in the way of others, after its slot: until its end was stored, or its lease was over.
+
+        The slot of a manual run is 0: it is in the way of every other.
+        """
         spans = []
-        for one in self.ran:
+        next_ms = _NEVER_MS
+        for one in reversed(self.ran):
             over_ms, cut_off = self._over_ms(one), self.cut_off.get(one.instance_id, self.away)
-            if one.ended_at is not None:
-                over_ms = _asked_again(cut_off, over_ms, over_ms + self.noise_ms)
+            told_ms = over_ms + self.noise_ms
+            over_ms = told_ms if one.ended_at is None else _asked_again(cut_off, over_ms, told_ms)
+            if one.ended_at is not None and one.instance_id in self.died_ms:
+                # It died, and with it whatever renewed its lease.
+                lost_ms = max(told_ms, self.died_ms[one.instance_id]) + self.expected.lease_ms
+                over_ms = min(over_ms, lost_ms + self.noise_ms)
             if one.ended_at is None or one.told == "lease-lost":
                 over_ms += self.expected.lease_ms
             begun_ms, slot_ms = to_ms(one.started_at), to_ms(one.slot)
+            # Whatever became of it, the next grant has found it over.
+            over_ms, next_ms = min(over_ms, next_ms), min(begun_ms, next_ms)
             if any(begin <= begun_ms and end >= slot_ms for begin, end in cut_off):
                 # Its holder may have had the grant for long, and not have heard of it.
                 begun_ms = slot_ms
-            spans.append((begun_ms, over_ms + self.noise_ms))
+            spans.append((0 if one.trigger == "manual" else slot_ms, begun_ms, over_ms))
         begun = {(one.slot, one.attempt) for one in self.ran}
         # Granted to somebody who never heard of it: it was in the way until that was found.
         for which, record in (self.records or {}).items():
             if which not in begun:
-                spans.append((to_ms(record.slot), to_ms(record.finished_at) + self.noise_ms))
+                slot_ms = to_ms(record.slot)
+                which_ms = 0 if record.trigger == "manual" else slot_ms
+                spans.append((which_ms, slot_ms, to_ms(record.finished_at) + self.noise_ms))
         return spans
 
     def _over_ms(self, one: Ran) -> int:
         """When a run was over: with its handler, with its process, or by its timeout, whichever came first."""
-        over_ms = self.died_ms.get(one.instance_id, 1 << 62) if one.ended_at is None else to_ms(one.ended_at)
+        over_ms = self.died_ms.get(one.instance_id, _NEVER_MS) if one.ended_at is None else to_ms(one.ended_at)
         if self.expected.timeout_ms is None:
             return over_ms
         return min(over_ms, to_ms(one.started_at) + self.expected.timeout_ms)
@@ -217,14 +265,21 @@ class Case:
         if older.told == "lease-lost":
             return True
         spans = list(self.paused.get(older.instance_id, ()))
-        if older.told is not None:
-            # Its signal was set by a stop, and stayed so when the lease was lost.
+        from_ms = began_ms - self.noise_ms
+        if older.told is not None or older.ended_at is None:
+            # Its signal was set by a stop, and stayed so when the lease was lost, whenever that was, and why; or it
+            # was killed before it could write what it had been told.
             spans += self.cut_off.get(older.instance_id, self.away)
-        over_ms = self._over_ms(older)
-        return any(
-            begin < over_ms and end > to_ms(older.started_at) and begin <= began_ms + self.noise_ms
-            for begin, end in spans
-        )
+            from_ms = to_ms(older.started_at)
+        return any(begin <= began_ms + self.noise_ms and end >= from_ms for begin, end in spans)
+
+    def _must_be_kept(self, one: Ran, by_ms: int) -> bool:
+        """Whether a run ended by itself, and its holder could store that by then: it lived, and reached the store."""
+        if one.ended_at is None or one.told in ("stop", "lease-lost"):
+            return False
+        ended_ms = to_ms(one.ended_at)
+        spans = [*self.paused.get(one.instance_id, ()), *self._unable(one.instance_id)]
+        return _asked_again(sorted(spans), ended_ms - self.noise_ms, ended_ms + self.noise_ms) < by_ms
 
     def _settled(self, one: Ran) -> bool:
         """Whether its end must be known by now: it ended, or a later grant has found its lease over."""

@@ -102,6 +102,7 @@ class SlotOracle:
         records: Mapping[str, Sequence[RunRecord]] | None = None,
         *,
         away: Iterable[Span] = (),
+        started: Mapping[str, datetime] | None = None,
         died: Mapping[str, datetime] | None = None,
         paused: Mapping[str, Sequence[Span]] | None = None,
         cut_off: Mapping[str, Sequence[Span]] | None = None,
@@ -112,6 +113,8 @@ class SlotOracle:
             ran: the log, whole.
             records: by job, what the store kept, whole (the history limit was not reached); None: not compared.
             away: when no instance could have claimed anything: the store was down, or all instances were.
+            started: by instance, when it had started: it asks for no slot that came due before. None: there was always
+                somebody who could ask, but for ``away``; then instances that come and go are better not looked at.
             died: by instance, when its process was killed.
             paused: by instance, when its process stood still, as a stopped one or a suspended machine does.
             cut_off: by instance, when its calls to the store failed, some or all: what it had run is in the way of
@@ -134,6 +137,7 @@ class SlotOracle:
                 ran=sorted(by_job[job], key=lambda one: (one.fence, one.started_at)),
                 records=None if records is None else {(r.slot, r.attempt): r for r in records.get(job, ())},
                 away=merged(away),
+                started_ms=None if started is None else {instance: to_ms(at) for instance, at in started.items()},
                 died_ms={instance: to_ms(instant) for instance, instant in (died or {}).items()},
                 paused={instance: merged(spans) for instance, spans in (paused or {}).items()},
                 cut_off={instance: merged([*spans, *away]) for instance, spans in (cut_off or {}).items()},

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import reduce
 
 from fleet import Fleet, Line
 
@@ -24,25 +23,27 @@ NETWORK = ("cut", "stall", "delay", "lost answers")
 STORE = ("restart", "hang", "full memory", "forgotten scripts", "lock")
 _AWAY = ("restart", "hang", "full memory", "lock", "no answer")
 
+#: A start asks for unfinished runs first, and its timers wait for that one call: at most a third of a lease.
+_RECOVERED_MS = 1_000
+
 _ALWAYS = (0, 1 << 45)
 
 _Spans = list[tuple[int, int]]
 
 
 def judged(fleet: Fleet, jobs: Sequence[Line], since_ms: int, until_ms: int) -> Judgement:
-    """Judges the slots from an instant, when all had started, to another, a while before they stopped."""
+    """Judges the slots from an instant, a second after all had started, to another, a while before they stopped."""
     lines = fleet.lines()
     ready = [line["worker"] for line in fleet.lines("ready")]
     unable = {instance: _unable(lines, instance) for instance in ready}
-    nobody = reduce(_both, map(_merged, unable.values()))
-    store = [_span(line) for line in fleet.lines("trouble") if line["kind"] in _AWAY]
-    kills = fleet.lines("trouble", kind="kill")
+    away = [_span(line) for line in fleet.lines("trouble") if line["kind"] in _AWAY]
     oracle = SlotOracle.of(_scheduler(jobs), from_ms(since_ms), from_ms(until_ms), NOISE)
     return oracle.judge(
         fleet.runs.read(),
         _histories(fleet, jobs),
-        away=_instants(nobody + store),
-        died={line["whom"]: from_ms(line["wall_ms"]) for line in kills},
+        away=_instants(away),
+        started={line["worker"]: from_ms(line["wall_ms"] + _RECOVERED_MS) for line in fleet.lines("ready")},
+        died={line["whom"]: from_ms(line["wall_ms"]) for line in fleet.lines("trouble", kind="kill")},
         paused={instance: _instants(_still(lines, instance)) for instance in ready},
         cut_off={instance: _instants(spans) for instance, spans in unable.items()},
     )
@@ -133,20 +134,6 @@ def _still(lines: Sequence[Line], instance: str) -> _Spans:
 
 def _span(line: Line) -> tuple[int, int]:
     return line["from_ms"], line["wall_ms"]
-
-
-def _merged(spans: _Spans) -> _Spans:
-    merged: _Spans = []
-    for begin, end in sorted(spans):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((begin, end))
-    return merged
-
-
-def _both(one: _Spans, other: _Spans) -> _Spans:
-    return [(max(a, c), min(b, d)) for a, b in one for c, d in other if max(a, c) < min(b, d)]
 
 
 def _instants(spans: _Spans) -> list[tuple[datetime, datetime]]:

@@ -114,7 +114,7 @@ def weather(
         seat.start()
     for seat in seats:
         seat.wait_until_ready()
-    since_ms = now_ms()
+    since_ms = now_ms() + 1_000
     rage(seconds, storms, chance)
     until_ms = now_ms()
     # By then every lease that somebody left behind is over, and the grant of such a run has closed what had one.

@@ -78,6 +78,7 @@ def _judged_life(fleet: Fleet, life: Life, upgraded_at: datetime | None) -> Judg
         [one for one in fleet.log() if _is_of(life, one) and not _is_of_one_version(upgraded_at, one)],
         life.histories,
         away=_instants(_away(fleet)),
+        started={host.name: from_ms(EPOCH_MS + host.made_ms) for host in fleet.all_hosts},
         died=fleet.died,
         paused={host.name: _instants(host.paused_ms) for host in fleet.all_hosts},
         cut_off={host.name: _instants(_unable(fleet, host)) for host in fleet.all_hosts},

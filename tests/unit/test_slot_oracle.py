@@ -40,6 +40,11 @@ def judge(log: Iterable[Ran], slots: list[datetime] = SLOTS, options: Any = None
     return SlotOracle("100ms").expect("sync", slots, **given).judge(log, **facts)
 
 
+def moments(times: Any) -> Any:
+    """One instant, or spans, of so many seconds."""
+    return [(at(begin), at(end)) for begin, end in times] if isinstance(times, list) else at(times)
+
+
 def kinds(found: Judgement) -> list[tuple[str, float]]:
     return [(fault.kind, (fault.slot - START).total_seconds()) for fault in found.faults]
 
@@ -89,6 +94,25 @@ def test_a_run_that_was_over_long_before_is_no_reason() -> None:
     assert kinds(judge([ran(0, 0.1, 9.5, 1), *all_well()[2:]])) == [("missed", 10)]
 
 
+def test_a_newer_run_is_no_reason() -> None:
+    log = [*all_well()[:1], ran(20, 20, 22, 2), *all_well()[3:]]
+    assert kinds(judge(log, options={"jitter": "9950ms", "max_late": "20s"})) == [("missed", 10)]
+
+
+def test_a_manual_run_is_in_the_way_whenever_it_was_asked_for() -> None:
+    log = [*all_well()[:1], ran(10.05, 10, 22, 2, trigger="manual"), all_well()[3]]
+    assert dict(judge(log, options={"jitter": "1s"}).explained) == {"busy": 2}
+
+
+def test_a_run_is_in_the_way_no_longer_than_until_another_began() -> None:
+    log = [ran(0, 0.1, 0.2, 1, instance_id="cut"), ran(1, 1, 1.2, 2), ran(3, 3, 3.2, 3)]
+    slots = [at(number) for number in range(4)]
+    cut_off = {"cut": [(at(0.2), at(1))]}
+    assert kinds(judge(log, slots, cut_off=cut_off)) == [("missed", 2)]
+    found = judge([log[0], ran(1, 3, 3.2, 3, trigger="takeover", attempt=2)], slots, cut_off=cut_off)
+    assert dict(found.explained) == {"busy": 2}
+
+
 def test_a_dead_holder_is_in_the_way_until_its_lease_is_over() -> None:
     log = [ran(0, 0.1, None, 1, instance_id="dead"), *all_well()[2:]]
     assert kinds(judge(log, died={"dead": at(8)})) == []
@@ -109,6 +133,46 @@ def test_a_store_that_came_back_in_time_is_no_reason() -> None:
 def test_two_times_away_make_one() -> None:
     log = all_well()[:1] + all_well()[2:]
     assert kinds(judge(log, away=[(at(12), at(16)), (at(9), at(12))])) == []
+
+
+@pytest.mark.parametrize(
+    ("started", "reason"),
+    [
+        ({"a": 0, "b": 10.1}, {"died": {"a": 10}}),
+        ({"a": 0, "b": 10.1}, {"cut_off": {"a": [(9, 16)]}}),
+        ({"a": 0, "b": 0}, {"cut_off": {"a": [(9, 16)], "b": [(10, 11)]}}),
+        ({"b": 10.1}, {}),
+    ],
+    ids=["died", "cut off", "one cut off, and one that waits to ask again", "there was nobody"],
+)
+def test_a_slot_may_be_missed_where_nobody_who_was_there_could_ask_for_it(
+    started: dict[str, float], reason: dict[str, Any]
+) -> None:
+    reason = {what: {name: moments(times) for name, times in named.items()} for what, named in reason.items()}
+    log = all_well()[:1] + all_well()[2:]
+    found = judge(log, started={name: at(seconds) for name, seconds in started.items()}, **reason)
+    assert (kinds(found), dict(found.explained)) == ([], {"away": 1})
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        {"died": {"a": 10.2}},
+        {"died": {"a": 9}},
+        {"cut_off": {"a": [(10.2, 16)], "b": [(9, 16)]}},
+    ],
+    ids=["died later", "the other was there", "cut off later"],
+)
+def test_who_was_there_in_time_must_have_asked(reason: dict[str, Any]) -> None:
+    reason = {what: {name: moments(times) for name, times in named.items()} for what, named in reason.items()}
+    log = all_well()[:1] + all_well()[2:]
+    assert kinds(judge(log, started={"a": at(0), "b": at(0)}, **reason)) == [("missed", 10)]
+
+
+def test_a_dead_instance_keeps_no_run_in_the_way_for_longer_than_its_lease() -> None:
+    log = [ran(0, 0.1, 2, 1, instance_id="dead"), *all_well()[3:]]
+    gone = {"cut_off": {"dead": [(at(2), at(99))]}, "died": {"dead": at(2)}}
+    assert kinds(judge(log, **gone)) == [("missed", 10), ("missed", 20)]
 
 
 def test_a_slot_whose_holder_died_before_it_began_is_explained_by_its_record() -> None:
@@ -140,9 +204,10 @@ def test_an_attempt_that_began_twice_is_repeated() -> None:
 
 
 def test_more_attempts_than_are_allowed_are_repeated() -> None:
-    log = all_well()[:3] + [ran(30, 30 + n, 30.5 + n, 4 + n, attempt=1 + n) for n in range(3)]
-    assert kinds(judge(log, options={"max_attempts": 2})) == [("repeated", 30)]
-    assert kinds(judge(log, options={"max_attempts": 3})) == []
+    log = all_well()[:3] + [ran(30, 30 + n, None, 4 + n, attempt=1 + n, instance_id=f"{n}") for n in range(3)]
+    died = {f"{n}": at(30.5 + n) for n in range(3)}
+    assert kinds(judge(log, options={"max_attempts": 2}, died=died)) == [("repeated", 30)]
+    assert kinds(judge(log, options={"max_attempts": 3}, died=died)) == []
 
 
 def test_an_attempt_that_was_told_to_stop_uses_up_none() -> None:
@@ -155,6 +220,41 @@ def test_an_attempt_after_a_success_is_repeated() -> None:
     assert kinds(judge(log, records=records_of(all_well()) | {})) == [("repeated", 30), ("unrecorded", 30)]
     lost = {"sync": [record(30, lease_lost=True), record(30, attempt=2), *map(record, (0, 10, 20))]}
     assert kinds(judge(log, records=lost)) == []
+
+
+def test_an_attempt_after_one_that_ended_by_itself_is_repeated() -> None:
+    log = [*all_well(), ran(30, 34, 35, 5, attempt=2, instance_id="b")]
+    assert kinds(judge(log)) == [("repeated", 30)]
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({}, {"died": {"a": at(32.05)}}),
+        ({}, {"paused": {"a": [(at(32), at(33))]}}),
+        ({}, {"cut_off": {"a": [(at(31), at(32))]}}),
+        ({}, {"away": [(at(31), at(32.1))]}),
+        ({"told": "stop"}, {}),
+        ({"told": "lease-lost"}, {}),
+    ],
+    ids=["it died", "it stood still", "it was cut off", "the store was away", "told to stop", "lease lost"],
+)
+def test_an_end_that_could_not_be_told_may_be_followed_by_an_attempt(
+    facts: dict[str, Any], reason: dict[str, Any]
+) -> None:
+    log = [*all_well()[:3], ran(30, 30.1, 32, 4, **facts), ran(30, 34, 35, 5, attempt=2, instance_id="b")]
+    assert kinds(judge(log, **reason)) == []
+
+
+def test_who_was_cut_off_later_could_have_told_its_end() -> None:
+    log = [*all_well()[:3], ran(30, 30.1, 32, 4), ran(30, 34, 35, 5, attempt=2, instance_id="b")]
+    assert kinds(judge(log, cut_off={"a": [(at(32.2), at(36))]})) == [("repeated", 30)]
+    assert kinds(judge(log, cut_off={"a": [(at(30), at(31.8))]})) == [("repeated", 30)]
+
+
+def test_who_died_later_could_have_told_its_end() -> None:
+    log = [*all_well()[:3], ran(30, 30.1, 32, 4), ran(30, 34, 35, 5, attempt=2, instance_id="b")]
+    assert kinds(judge(log, died={"a": at(33)})) == [("repeated", 30)]
 
 
 def test_a_run_of_no_slot_is_not_due() -> None:
@@ -210,6 +310,19 @@ def test_a_pause_after_the_next_run_began_is_no_excuse() -> None:
     assert kinds(judge(log, paused={"paused": [(at(11), at(13))]})) == [("overlapping", 10)]
 
 
+def test_a_pause_that_was_over_before_the_next_run_began_is_no_excuse() -> None:
+    log = [ran(0, 0.1, 14, 1, instance_id="paused"), *all_well()[1:]]
+    assert kinds(judge(log, paused={"paused": [(at(5), at(9.5))]})) == [("overlapping", 10)]
+
+
+def test_who_was_killed_may_have_been_told_before() -> None:
+    log = [ran(0, 0.1, None, 1, instance_id="dead"), *all_well()[1:]]
+    died = {"dead": at(12)}
+    assert kinds(judge(log, died=died)) == [("overlapping", 10)]
+    assert kinds(judge(log, died=died, paused={"dead": [(at(3), at(9))]})) == []
+    assert kinds(judge(log, died=died, cut_off={"dead": [(at(3), at(9))]})) == []
+
+
 def test_a_process_that_was_killed_is_at_work_no_more() -> None:
     log = [ran(0, 0.1, None, 1, instance_id="dead"), *all_well()[1:]]
     assert kinds(judge(log, died={"dead": at(5)})) == []
@@ -254,6 +367,19 @@ def test_the_record_of_a_dead_holder_may_wait_for_the_next_grant() -> None:
     log = [*all_well()[:2], ran(20, 20.1, None, 3, instance_id="dead"), all_well()[3]]
     records = {"sync": [record(slot) for slot in (0, 10, 30)]}
     assert kinds(judge(log, records=records, died={"dead": at(21)})) == [("unrecorded", 20)]
+
+
+def test_an_attempt_that_nobody_recorded_before_the_next_is_unrecorded() -> None:
+    log = [*all_well()[:3], ran(30, 31, 32, 5, attempt=3)]
+    records = records_of(log)["sync"]
+    assert kinds(judge(log, records={"sync": [*records, record(30, "lost")]})) == [("unrecorded", 30)]
+    both = [record(30, "lost"), record(30, "interrupted", attempt=2)]
+    assert kinds(judge(log, records={"sync": [*records, *both]})) == []
+
+
+def test_an_attempt_of_which_only_a_record_tells_is_looked_for_too() -> None:
+    records = {"sync": [*records_of(all_well()[:3])["sync"], record(30, "lost", attempt=2)]}
+    assert kinds(judge(all_well()[:3], records=records)) == [("unrecorded", 30)]
 
 
 def test_a_success_that_never_ended_is_unrecorded() -> None:
