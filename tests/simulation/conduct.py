@@ -169,8 +169,10 @@ class Conduct:
         self._asked_from.setdefault((request.token, request.mode), now_ms)
         self._unanswered[key] = (request.token, now_ms)
         self._given_up.pop(request.token, None)
-        replaced = request.mode is Mode.TAKEOVER and self._newest_asked.get(request.job, 0) > request.slot_ms
-        if token != request.token and now_ms - sent_ms <= _PAUSE_MS and self._knows_the_time and not replaced:
+        # Two that ask for one manual run are two claims; and a newer slot's watch takes the place of an older one's.
+        newer = self._newest_asked.get(request.job, 0) > request.slot_ms
+        another = request.manual or (request.mode is Mode.TAKEOVER and newer)
+        if token != request.token and now_ms - sent_ms <= _PAUSE_MS and self._knows_the_time and not another:
             yield f"{key} is asked for again with another token"
         if any(call.ctx.reason == "timeout" for call in self._at_work(request.job, now_ms - 50)):
             if options.overlap == "skip":

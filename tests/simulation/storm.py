@@ -155,9 +155,9 @@ class Storm:
 
     # -- what may happen
 
-    def _kill(self) -> None:
+    def _kill(self, host: Host | None = None) -> None:
         if len(self.fleet.hosts) > 1:
-            self.fleet.kill(self._host())
+            self.fleet.kill(host or self._host())
             self._after(self._draw.randint(500, 15_000), self._replace)
 
     def _stop(self) -> None:

@@ -1,9 +1,9 @@
 """Storms of which no oracle could say what ought to have run: there the model judges the store, and nobody the runs.
 
-Options differ from host to host, histories are short, manual runs are asked for by several hosts at once, calls are
-done a minute and more after they were sent, and, in every other seed, the store's own clock is stepped. That reaches
-the rules which a storm of ``storm.py`` reaches seldom or never. Where the store's clock goes on as it should, each host's
-conduct is judged as well.
+Options differ from host to host, histories are short, and manual runs are asked for by several hosts. Calls are done
+again, up to a minute and a half after they were sent. In every other seed the store's own clock is stepped; in the
+others each host is judged by its conduct as well. That reaches rules which a storm of ``storm.py`` reaches seldom or
+never.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ WILD_JOBS = (
     JobPlan("allow", "4s", (100, 9_000), 300, 300, dict(lease="2s", max_late="10s", overlap="allow", jitter="200ms")),
     JobPlan("long", "5s", (500, 14_000), stubborn=300, options=dict(max_late="20s", jitter="300ms"), varied=_ANY),
     JobPlan("single", "3s", (100, 5_000), stubborn=200, options=dict(lease="2s", max_late="6s", max_attempts=1)),
+    JobPlan("slow", "20s", (500, 15_000), 100, 300, dict(lease="2s", max_late="20s", jitter="300ms"), _ANY),
     JobPlan("hurried", "* * * * *", (1_000, 30_000), 100, options=dict(lease="4s", max_late="2s", catch_up="20s")),
 )
 
@@ -57,7 +58,9 @@ class WildStorm(Storm):
 
     def _acts(self) -> dict[Callable[[], object], int]:
         acts = super()._acts() | {
-            self._do_requests_very_late: 10,
+            self._do_requests_very_late: 6,
+            self._do_requests_again: 20,
+            self._ask_again_for_a_dead_run: 8,
             self._stand_still_long: 4,
             self._run_now_everywhere: 12,
             self._start_without_a_store: 3,
@@ -68,6 +71,21 @@ class WildStorm(Storm):
 
     def _do_requests_very_late(self) -> None:
         self._weather(Weather(late_requests=400, latest_ms=self._draw.choice([3_000, 12_000, 90_000])), 8_000)
+
+    def _do_requests_again(self) -> None:
+        self._weather(Weather(done_again=300, latest_ms=self._draw.choice([3_000, 12_000, 12_000, 90_000])), 12_000)
+
+    def _ask_again_for_a_dead_run(self) -> None:
+        """Its first holder dies, and whoever asked asks another host, once more."""
+        if len(self.fleet.hosts) > 2:
+            self._names += 1
+            job, once = self._draw.choice(self.fleet.jobs).name, f"once{self._names}"
+            first = self._host()
+            self.fleet.run_now(first, job, once)
+            self._after(self._draw.randint(20, 1_000), lambda: first in self.fleet.hosts and self._kill(first))
+            for _ in range(3):
+                later_ms = self._draw.randint(1_000, 15_000)
+                self._after(later_ms, lambda: self.fleet.run_now(self._host(), job, once))
 
     def _stand_still_long(self) -> None:
         self.fleet.pause(self._host(), self._draw.choice([30_000, 50_000]))
