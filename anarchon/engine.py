@@ -28,6 +28,7 @@ from anarchon.runners.local_runs import LeftBehind, LocalRuns
 from anarchon.runners.teller import Teller
 from anarchon.sources import Sources
 from anarchon.store import ClaimOnlyStore, Store
+from anarchon.surroundings import check_threads
 from anarchon.timers import JobTimers
 
 __all__ = ["Engine"]
@@ -87,8 +88,9 @@ class Engine:
         """Takes what must not be lacking later.
 
         Raises:
-            RuntimeError: the process has no thread left to give.
+            RuntimeError: the process has no thread left to give, or is one in which none would run.
         """
+        check_threads()
         self._alarms.keep()
         self.started = True
 

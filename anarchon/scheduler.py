@@ -199,7 +199,8 @@ class Scheduler:
         over. A store that is away is asked again, and does not hold back the timers by more than one call.
 
         Raises:
-            RuntimeError: the process has no thread left to give; nothing was started.
+            RuntimeError: the process has no thread left to give, or is one of uWSGI's without ``enable-threads``;
+                nothing was started.
         """
         meet_fork()
         with self._lock:

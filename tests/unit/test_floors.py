@@ -15,7 +15,7 @@ ROOT = Path(anarchon.__file__).parent
 # A file may import from any floor below its own, and from what stands before it on its floor. A subpackage stands on
 # one floor as a whole, and its files may import each other.
 FLOORS = [
-    ["errors.py", "callables.py", "durations.py", "clock.py", "threads.py", "forks.py", "chance.py"],
+    ["errors.py", "callables.py", "durations.py", "clock.py", "threads.py", "surroundings.py", "forks.py", "chance.py"],
     ["records.py", "alarms.py", "sources.py", "options.py", "events.py", "schedules/"],
     ["context.py", "job.py", "backends/"],
     ["store_clock.py", "store.py", "heartbeat.py", "executor.py"],

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from anarchon.surroundings import NO_THREADS
 from anarchon.threads import call_guarded
 
 __all__ = ["arrange", "inside"]
@@ -31,9 +32,8 @@ def arrange(go: Go) -> str | None:
     """In a worker ``go`` is called now; in a process that will fork workers or become one, after the fork."""
     uwsgi: Any = sys.modules["uwsgi"]
     if not uwsgi.has_threads:
-        sentence = "uWSGI runs no threads here, so no job can run: set enable-threads = true."
-        _logger.error("%s", sentence)
-        return sentence
+        _logger.error("%s", NO_THREADS)
+        return NO_THREADS
     if uwsgi.worker_id() > 0:
         go()
         return None

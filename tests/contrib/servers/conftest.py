@@ -44,7 +44,7 @@ class Served:
         directory: for the site's lines, the server's output and a socket; its path is short, as sockets' must be.
         url, prefix: the store.
         command: the server's program, as it stands beside Python's, and its arguments.
-        job, hooks: see ``bare_site.py``.
+        job, every, options, hooks: see ``bare_site.py``.
         cwd: the server's working directory. In files there, too, ``{socket}`` stands for the socket to listen on.
     """
 
@@ -56,6 +56,8 @@ class Served:
         command: list[str],
         *,
         job: str = "tick",
+        every: str = "1s",
+        options: dict[str, Any] | None = None,
         hooks: tuple[str, ...] = (),
         cwd: Path = _HERE,
     ) -> None:
@@ -65,7 +67,15 @@ class Served:
         self._log.touch()
         self._url, self._prefix = url, prefix
         self._told: signal.Signals | None = None
-        given = {"log": str(self._log), "url": url, "prefix": prefix, "job": job, "hooks": hooks}
+        given = {
+            "log": str(self._log),
+            "url": url,
+            "prefix": prefix,
+            "job": job,
+            "every": every,
+            "options": options or {},
+            "hooks": hooks,
+        }
         for file in cwd.glob("*.ini"):
             file.write_text(file.read_text(encoding="utf-8").replace("{socket}", str(self.socket)), encoding="utf-8")
         program, *arguments = (part.format(socket=self.socket, directory=directory) for part in command)

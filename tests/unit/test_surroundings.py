@@ -1,0 +1,70 @@
+"""A process whose threads are none: it is refused where they would never run, and warned of where they are green."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from anarchon import MemoryBackend, Scheduler
+
+
+@pytest.fixture
+def scheduler() -> Scheduler:
+    return Scheduler(MemoryBackend()).every("x", "1h", lambda: None)
+
+
+def test_in_a_uwsgi_without_threads_a_start_is_refused_and_nothing_is_begun(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uwsgi = SimpleNamespace(has_threads=0)
+    monkeypatch.setitem(sys.modules, "uwsgi", uwsgi)  # type: ignore[arg-type]
+    before = threading.enumerate()
+    with pytest.raises(RuntimeError, match="uWSGI runs no threads here, .* set enable-threads = true"):
+        scheduler.start()
+    assert threading.enumerate() == before
+    uwsgi.has_threads = 1
+    assert scheduler.start().stop() is True
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("gevent.monkey", SimpleNamespace(is_module_patched=lambda name: name == "threading")),
+        ("eventlet.patcher", SimpleNamespace(is_monkey_patched=lambda name: name == "thread")),
+    ],
+)
+def test_green_threads_are_warned_of_at_each_start(
+    scheduler: Scheduler,
+    name: str,
+    module: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
+    for _ in range(2):
+        scheduler.start().start().stop()
+    library = name.partition(".")[0]
+    told = [(record.levelno, record.getMessage().partition(" in the place")[0]) for record in caplog.records]
+    assert told == [(logging.WARNING, f"{library} has put green threads")] * 2
+
+
+def test_real_threads_are_not_spoken_of_though_the_library_is_there(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    unpatched = SimpleNamespace(is_module_patched=lambda name: False)
+    monkeypatch.setitem(sys.modules, "gevent.monkey", unpatched)  # type: ignore[arg-type]
+    scheduler.start().stop()
+    assert caplog.records == []
+
+
+def test_a_gevent_that_has_patched_is_recognised_and_one_that_has_not_is_not() -> None:
+    pytest.importorskip("gevent")
+    ask = "from anarchon.surroundings import _green_library; print(_green_library(), end=' ')"
+    script = f"import gevent.monkey; {ask}; gevent.monkey.patch_all(); {ask}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout == "None gevent "
