@@ -186,16 +186,22 @@ class RedisBackend(LeaseBackend):
         return name
 
     def advice(self) -> list[str]:
+        facts = self._source.ask(_facts)
         found = []
-        policy = self._source.ask(_eviction_policy)
+        version = str(facts.get("redis_version", ""))
+        if version.split(".")[0] in ("1", "2", "3", "4", "5"):
+            found.append(
+                f"Redis at {self._source.text} is version {version}. anarchon needs 6.0 or newer; an older one may"
+                " refuse its scripts."
+            )
+        policy = str(facts.get("maxmemory_policy", ""))
         if policy.startswith("allkeys"):
             found.append(
                 f"Redis at {self._source.text} may evict any key (maxmemory-policy {policy}), and with it what is known"
                 " of a run: a slot could then run twice. Set noeviction, or give anarchon a server of its own."
             )
-        wanted = self._source.wait_replicas or 0
-        replicas = self._source.ask(_replicas) if wanted else None
-        if replicas is not None and replicas < wanted:
+        wanted, replicas = self._source.wait_replicas or 0, int(facts.get("connected_slaves", 0))
+        if replicas < wanted:
             found.append(
                 f"Redis at {self._source.text} has {replicas} replicas, and wait_replicas={wanted} waits for more:"
                 " until it has them no claim is relied on, and no job runs."
@@ -266,16 +272,11 @@ def _is_ok(verdict: Verdict) -> bool:
     return verdict is Verdict.OK
 
 
-def _eviction_policy(client: Any) -> str:
-    there = {"target_nodes": client.get_default_node()} if is_cluster(client) else {}
-    return str(client.execute_command("INFO", "memory", **there).get("maxmemory_policy", ""))
-
-
-def _replicas(client: Any) -> int | None:
-    """How many replicas the server has; None in a cluster, where each node has its own."""
-    if is_cluster(client):
-        return None
-    return int(client.execute_command("INFO", "replication").get("connected_slaves", 0))
+def _facts(client: Any) -> dict[str, Any]:
+    """What the server says of itself; in a cluster, what one of its primaries does."""
+    there = {"target_nodes": client.get_primaries()[0]} if is_cluster(client) else {}
+    found: dict[str, Any] = client.execute_command("INFO", **there)
+    return found
 
 
 def _checked_prefix(prefix: object) -> str:

@@ -43,7 +43,7 @@ def repeat_and_wait(client: Any, key: bytes, replicas: int, call: tuple[Any, ...
     try:
         return _in_one_go(client.get_redis_connection(node), replicas, [call], raw)
     except AskError as elsewhere:
-        # The job's keys are on their way to another node, and are there already.
+        # The job's keys have gone to another node, or are on their way and there already (MovedError is one, too).
         node = client.get_node(host=elsewhere.host, port=elsewhere.port)
         return _in_one_go(client.get_redis_connection(node), replicas, [("ASKING",), call], raw)
 

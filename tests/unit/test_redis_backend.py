@@ -20,6 +20,7 @@ from redis.sentinel import Sentinel
 
 from anarchon import open_backend
 from anarchon.backends.redis import KEYS, RedisBackend
+from anarchon.backends.redis_replicas import _wait_ms
 from anarchon.backends.redis_scripts import VERBS, lua
 from anarchon.backends.redis_url import read_redis_url
 from anarchon.durations import from_ms
@@ -316,6 +317,12 @@ class TestGivenClient:
             client = redis.Redis(client.connection_pool.connection_kwargs["host"], **right(**times))
         RedisBackend(client=client, wait_replicas=1).bound_calls(longest_ms - 1)
 
+    @pytest.mark.parametrize(("read_s", "wait_ms"), [(2, 1_000), (0.3, 150), (0.001, 1), (0.0001, 1), (None, 1_000)])
+    def test_replicas_have_half_the_time_of_an_answer_and_never_no_limit(
+        self, read_s: float | None, wait_ms: int
+    ) -> None:
+        assert _wait_ms(redis.Redis("cache", socket_timeout=read_s)) == wait_ms
+
     @pytest.mark.parametrize(
         "client",
         [
@@ -441,6 +448,34 @@ class TestScripts:
     def test_every_outcome_and_verdict_that_python_knows_stands_in_a_head(self) -> None:
         assert all(outcome.value in lua("claim") for outcome in Outcome)
         assert all(f"'{verdict.value}'" in lua("heartbeat") for verdict in Verdict)
+
+
+class TestAdvice:
+    def advice(self, wait_replicas: int = 0, **facts: Any) -> list[str]:
+        backend = RedisBackend("redis://cache", wait_replicas=wait_replicas)
+
+        class Client:
+            def execute_command(self, *words: Any) -> dict[str, Any]:
+                assert words == ("INFO",)
+                return facts
+
+        backend._source._make = Client  # type: ignore[method-assign]
+        return backend.advice()
+
+    @pytest.mark.parametrize("version", ["2.8.24", "3.2.6", "4.0.14", "5.0.14"])
+    def test_a_server_that_is_too_old_is_told_with_its_version(self, version: str) -> None:
+        [told] = self.advice(redis_version=version)
+        assert f"is version {version}. anarchon needs 6.0 or newer" in told
+
+    @pytest.mark.parametrize("version", ["6.0.16", "7.2.4", "8.2.3", "10.0.1", "255.255.255", "", "unstable"])
+    def test_a_version_that_is_new_enough_or_unknown_is_no_reason_for_a_word(self, version: str) -> None:
+        assert self.advice(redis_version=version, maxmemory_policy="noeviction") == []
+        assert self.advice() == []
+
+    def test_fewer_replicas_than_are_waited_for_are_told(self) -> None:
+        assert self.advice(wait_replicas=1, connected_slaves=1) == []
+        [told] = self.advice(wait_replicas=2, connected_slaves=1)
+        assert "has 1 replicas, and wait_replicas=2 waits for more" in told
 
 
 @contextmanager
