@@ -23,6 +23,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 MakeApp = Callable[..., Flask]
 
+#: No process waits this long for anything unless something is wrong.
+LONGEST_S = 90
+
 
 @pytest.fixture
 def make_app() -> Iterator[MakeApp]:
@@ -105,24 +108,30 @@ class Site:
 
     def until(self, what: Callable[[], Any]) -> Any:
         """Waits for something to be true, and returns it."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + LONGEST_S
         while not (found := what()):
             if time.monotonic() > end:
                 told = "\n".join(f"--- {process.args}\n{self.printed(process)}" for process in self.processes)
-                raise AssertionError(f"It did not come to pass in a minute. {self.told()}\n{told}")
+                raise AssertionError(f"It did not come to pass in {LONGEST_S} s. {self.told()}\n{told}")
             time.sleep(0.05)
         return found
 
     def end(self, process: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM) -> int:
         """Sends it the signal; returns its exit code."""
         process.send_signal(number)
-        return process.wait(60)
+        return process.wait(LONGEST_S)
 
     def close(self) -> None:
         for process in self.processes:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def site_type() -> type[Site]:
+    """For a fixture that outlives a test; close what is made of it."""
+    return Site
 
 
 @pytest.fixture

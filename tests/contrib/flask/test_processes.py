@@ -7,13 +7,22 @@ import re
 import signal
 import subprocess
 import urllib.request
+import uuid
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 from servers import free_port
 
 from anarchon import Scheduler, open_backend
+
+Server = subprocess.Popen[str]
+Served = Callable[[str], tuple[Any, Server]]
+
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(240)
 
 SHOP = """
     import json, os, time
@@ -104,30 +113,86 @@ def check_one_run_per_slot(site: Any, reader: Scheduler, **facts: Any) -> None:
     assert set(succeeded) <= set(told)
 
 
-@pytest.mark.parametrize("preload", [(), ("--preload",)], ids=["", "preload"])
-def test_gunicorns_workers_run_each_slot_once_while_they_serve(
-    shop: Any, redis_url: str, prefix: str, preload: tuple[str, ...]
-) -> None:
-    store = {"FLASK_ANARCHON_BACKEND": redis_url, "FLASK_ANARCHON_PREFIX": prefix}
-    server = shop.gunicorn("--workers", "2", *preload, "shop:create_app()", FACTORY_TAKES="0.5", **store)
+BOTH = """
+    from werkzeug.middleware.dispatcher import DispatcherMiddleware
+    from shop import create_app
+
+    app = create_app("one", "sqlite:///one.db")
+    app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/other": create_app("other", "sqlite:///other.db")})
+"""
+
+SCRIPT = """
+    from shop import create_app
+
+    app = create_app()
+
+    if __name__ == "__main__":
+        app.run(debug=True, port=0)
+"""
+
+UWSGI = "--master --lazy-apps --enable-threads --die-on-term --need-app --processes 2 --http-socket 127.0.0.1:0"
+
+FACTORY = ("--workers", "2", "shop:create_app()")
+
+#: Every way to serve, which all begin together: the command, on the site and in an environment.
+SERVERS: dict[str, Callable[..., Server]] = {
+    "gunicorn": lambda site, **store: site.gunicorn(*FACTORY, FACTORY_TAKES="0.5", **store),
+    "gunicorn --preload": lambda site, **store: site.gunicorn("--preload", *FACTORY, FACTORY_TAKES="0.5", **store),
+    "uwsgi": lambda site: site.start(
+        *("-c", "import pyuwsgi; pyuwsgi.run()", *UWSGI.split(), "--module", "shop:create_app()"), FACTORY_TAKES="0.5"
+    ),
+    "two apps": lambda site: site.gunicorn("--workers", "2", "both:app"),
+    "reloader": lambda site: site.flask("--app", "shop", "run", "--debug", "--port", "0"),
+    "script": lambda site: site.start("-W", "error", "app.py", FACTORY_TAKES="0.5"),
+    "flask run": lambda site: site.flask("--app", "shop", "run", "--port", "0"),
+    "worker": lambda site: site.flask("--app", "shop", "anarchon", "worker", "--http", "127.0.0.1:0"),
+}
+
+#: Those whose store is not in a file of the site.
+ON_REDIS = ("gunicorn", "gunicorn --preload")
+
+
+@pytest.fixture(scope="module")
+def served(site_type: Any, tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator[Served]:
+    """The site and the server of each way."""
+    prefix = f"test:{uuid.uuid4().hex}:"
+    begun = {}
+    try:
+        for way, start in SERVERS.items():
+            site = site_type(tmp_path_factory.mktemp("served"))
+            for name, source in {"shop.py": SHOP, "both.py": BOTH, "app.py": SCRIPT}.items():
+                site.write(name, source)
+            site.prefix = f"{prefix}{way}:"
+            store = {"FLASK_ANARCHON_BACKEND": redis_url, "FLASK_ANARCHON_PREFIX": site.prefix}
+            begun[way] = (site, start(site, **(store if way in ON_REDIS else {})))
+        yield begun.__getitem__
+    finally:
+        for site, _ in begun.values():
+            site.close()
+        with redis.Redis.from_url(redis_url, protocol=2) as client:
+            for key in client.scan_iter(match=f"{prefix}*", count=1000):
+                client.delete(key)
+
+
+@pytest.mark.parametrize("way", ON_REDIS)
+def test_gunicorns_workers_run_each_slot_once_while_they_serve(served: Served, redis_url: str, way: str) -> None:
+    shop, server = served(way)
     url = address(shop, server)
     workers = set()
 
-    def served() -> bool:
+    def served_both() -> bool:
         workers.add(ask(url)["pid"])
         return len(ask(f"{url}/cron/jobs/tick/runs?limit=5")) >= 4 and len(workers) == 2
 
-    shop.until(served)
+    shop.until(served_both)
     assert shop.end(server) == 0
     assert {line["pid"] for line in shop.told()} <= workers
     assert [line["complete"] for line in shop.told() if line["job"] == "first"] == [True]
-    check_one_run_per_slot(shop, Scheduler(open_backend(redis_url, prefix=prefix)))
+    check_one_run_per_slot(shop, Scheduler(open_backend(redis_url, prefix=shop.prefix)))
 
 
-def test_uwsgis_workers_start_when_the_factory_has_returned(shop: Any) -> None:
-    options = "--master --lazy-apps --enable-threads --die-on-term --need-app --processes 2 --http-socket 127.0.0.1:0"
-    uwsgi = ("-c", "import pyuwsgi; pyuwsgi.run()", *options.split())
-    server = shop.start(*uwsgi, "--module", "shop:create_app()", FACTORY_TAKES="0.5")
+def test_uwsgis_workers_start_when_the_factory_has_returned(served: Served) -> None:
+    shop, server = served("uwsgi")
     shop.until(lambda: len(ticks(shop)) >= 2)
     assert shop.end(server) == 0
     assert server.pid not in {line["pid"] for line in shop.told()}
@@ -135,18 +200,8 @@ def test_uwsgis_workers_start_when_the_factory_has_returned(shop: Any) -> None:
     check_one_run_per_slot(shop, Scheduler(f"sqlite:///{shop.home}/jobs.db"))
 
 
-def test_apps_in_one_process_do_not_mix(shop: Any) -> None:
-    shop.write(
-        "both.py",
-        """
-        from werkzeug.middleware.dispatcher import DispatcherMiddleware
-        from shop import create_app
-
-        app = create_app("one", "sqlite:///one.db")
-        app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/other": create_app("other", "sqlite:///other.db")})
-        """,
-    )
-    server = shop.gunicorn("--workers", "2", "both:app")
+def test_apps_in_one_process_do_not_mix(served: Served) -> None:
+    shop, server = served("two apps")
     url = address(shop, server)
     shop.until(lambda: all(len(ticks(shop, app=name)) >= 2 for name in ("one", "other")))
     for path in ("", "/other"):
@@ -156,8 +211,8 @@ def test_apps_in_one_process_do_not_mix(shop: Any) -> None:
         check_one_run_per_slot(shop, Scheduler(f"sqlite:///{shop.home}/{name}.db"), app=name)
 
 
-def test_reloader_runs_jobs_in_the_child_that_serves_and_new_code_replaces_old(shop: Any) -> None:
-    server = shop.flask("--app", "shop", "run", "--debug", "--port", "0")
+def test_reloader_runs_jobs_in_the_child_that_serves_and_new_code_replaces_old(served: Served) -> None:
+    shop, server = served("reloader")
     old = shop.until(lambda: ticks(shop, version=1))[0]
     shop.write("shop.py", SHOP.replace("VERSION = 1", "VERSION = 2"))
     new = shop.until(lambda: ticks(shop, version=2))[0]
@@ -170,31 +225,31 @@ def test_reloader_runs_jobs_in_the_child_that_serves_and_new_code_replaces_old(s
     check_one_run_per_slot(shop, Scheduler(f"sqlite:///{shop.home}/jobs.db"))
 
 
-def test_script_that_runs_its_app_in_debug_mode_runs_jobs_in_the_child_alone(shop: Any) -> None:
-    shop.write(
-        "app.py",
-        """
-        from shop import create_app
-
-        app = create_app()
-
-        if __name__ == "__main__":
-            app.run(debug=True, port=0)
-        """,
-    )
-    server = shop.start("-W", "error", "app.py", FACTORY_TAKES="0.5")
+def test_script_that_runs_its_app_in_debug_mode_runs_jobs_in_the_child_alone(served: Served) -> None:
+    shop, server = served("script")
     shop.until(lambda: len(ticks(shop)) >= 2)
     assert {line["child"] for line in ticks(shop)} == {"true"}
     assert {line["pid"] for line in shop.told()}.isdisjoint({server.pid})
     assert [line["complete"] for line in shop.told() if line["job"] == "first"] == [True]
 
 
-def test_server_without_reloader_runs_jobs_itself(shop: Any) -> None:
-    server = shop.flask("--app", "shop", "run", "--port", "0")
+def test_server_without_reloader_runs_jobs_itself(served: Served) -> None:
+    shop, server = served("flask run")
     url = address(shop, server, r"Running on (http://\S+)")
     shop.until(lambda: len(ticks(shop)) >= 2)
     assert ask(url)["pid"] == server.pid
     assert {line["pid"] for line in ticks(shop)} == {server.pid}
+
+
+def test_worker_runs_until_sigterm_and_gives_back_what_it_was_doing(served: Served) -> None:
+    shop, worker = served("worker")
+    url = address(shop, worker, r"at (http://\S+?)\.?\n")
+    shop.until(lambda: len(ticks(shop)) >= 2)
+    assert [job["name"] for job in ask(f"{url}/jobs")] == ["tick", "first", "fails", "long"]
+    assert shop.end(worker) == 0
+    assert "every run has ended" in shop.printed(worker)
+    assert {line["pid"] for line in ticks(shop)} == {worker.pid}
+    check_one_run_per_slot(shop, Scheduler(f"sqlite:///{shop.home}/jobs.db"))
 
 
 def test_what_serves_no_requests_runs_no_jobs(shop: Any) -> None:
@@ -253,14 +308,3 @@ def test_interrupted_run_is_recorded_and_one_beside_it_refused(shop: Any) -> Non
     (record,) = reader.history("long")
     reader.stop()
     assert (record.status, record.trigger) == ("interrupted", "manual")
-
-
-def test_worker_runs_until_sigterm_and_gives_back_what_it_was_doing(shop: Any) -> None:
-    worker = shop.flask("--app", "shop", "anarchon", "worker", "--http", "127.0.0.1:0")
-    url = address(shop, worker, r"at (http://\S+?)\.?\n")
-    shop.until(lambda: len(ticks(shop)) >= 2)
-    assert [job["name"] for job in ask(f"{url}/jobs")] == ["tick", "first", "fails", "long"]
-    assert shop.end(worker) == 0
-    assert "every run has ended" in shop.printed(worker)
-    assert {line["pid"] for line in ticks(shop)} == {worker.pid}
-    check_one_run_per_slot(shop, Scheduler(f"sqlite:///{shop.home}/jobs.db"))
