@@ -89,27 +89,41 @@ def judge(fleet: Fleet, own_clock: bool) -> None:
                 assert rest["count"] is None
 
 
-def test_a_process_whose_clock_is_set_goes_on_at_once_and_runs_no_slot_twice_or_early(
-    make_fleet: Callable[[str], Fleet],
-) -> None:
-    """apscheduler#351, #526, #1066, kubernetes#42649, in a process of its own."""
+Step = Callable[[Fleet, int], None]
+
+
+def stepped_by_the_test(make_fleet: Callable[[str], Fleet]) -> dict[Fleet, Step]:
+    """Processes whose clock is one that the test steps, and how."""
+
+    def step(fleet: Fleet, ms: int) -> None:
+        fleet.workers["host"].ask("step", ms=ms)
+
     fleets = [make_fleet("sqlite"), make_fleet("redis")]
     for fleet in fleets:
         fleet.launch("host", "clocked_worker.py", {})
-    together(fleets, lambda fleet: play(fleet, lambda fleet, ms: fleet.workers["host"].ask("step", ms=ms)))
+    return dict.fromkeys(fleets, step)
 
 
-@pytest.mark.skipif(not LIBFAKETIME, reason="libfaketime is not installed")
-def test_a_process_under_libfaketime_goes_on_at_once_and_runs_no_slot_twice_or_early(
-    make_fleet: Callable[[str], Fleet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def under_libfaketime(
+    make_fleet: Callable[[str], Fleet], directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[Fleet, Step]:
     """The wall clock is the faked one, for the process and for its file; the monotonic clocks are left as they are."""
     fleets = [make_fleet("sqlite"), make_fleet("redis")]
-    clocks = {fleet: FakedClock(tmp_path / f"clock-{number}") for number, fleet in enumerate(fleets)}
+    clocks = {fleet: FakedClock(directory / f"clock-{number}") for number, fleet in enumerate(fleets)}
     monkeypatch.setenv("LD_PRELOAD", str(LIBFAKETIME[0]))
     monkeypatch.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
     monkeypatch.setenv("FAKETIME_NO_CACHE", "1")
     for fleet, clock in clocks.items():
         monkeypatch.setenv("FAKETIME_TIMESTAMP_FILE", str(clock.path))
         fleet.launch("host", "clocked_worker.py", {})
-    together(clocks, lambda fleet: play(fleet, lambda fleet, ms: clocks[fleet].step(ms)))
+    return dict.fromkeys(fleets, lambda fleet, ms: clocks[fleet].step(ms))
+
+
+def test_a_process_whose_clock_is_set_goes_on_at_once_and_runs_no_slot_twice_or_early(
+    make_fleet: Callable[[str], Fleet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """apscheduler#351, #526, #1066, kubernetes#42649, in processes of their own."""
+    steps = stepped_by_the_test(make_fleet)
+    if LIBFAKETIME:
+        steps |= under_libfaketime(make_fleet, tmp_path, monkeypatch)
+    together(steps, lambda fleet: play(fleet, steps[fleet]))
