@@ -200,26 +200,26 @@ class Fleet:
         """Waits for something that comes to pass."""
         deadline = time.monotonic() + timeout_s
         while not holds():
-            died = [worker.name for worker in self.workers.values() if worker.died]
+            died = [worker.name for worker in list(self.workers.values()) if worker.died]
             if died or time.monotonic() > deadline:
                 raise AssertionError(f"{self!r}: not in time: {what}; died: {died}\n{self._told()}")
             time.sleep(_LOOK_AGAIN_S)
 
     def stop(self) -> None:
         """Stops every worker that runs, and waits for its end: each must end in time."""
-        stopped = [worker for worker in self.workers.values() if worker.running]
+        stopped = [worker for worker in list(self.workers.values()) if worker.running]
         for worker in stopped:
             worker.terminate()
         assert [worker.wait() for worker in stopped] == [0] * len(stopped), self._told()
 
     def close(self) -> None:
         """Kills what still runs."""
-        for worker in self.workers.values():
+        for worker in list(self.workers.values()):
             worker.kill()
 
     def complaints(self) -> str:
         """What all workers have written to their standard errors."""
-        return "".join(worker.complaints for worker in self.workers.values())
+        return "".join(worker.complaints for worker in list(self.workers.values()))
 
     def reader(self) -> Scheduler:
         """A scheduler of this process that only reads; the caller stops it."""

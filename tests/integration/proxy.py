@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 __all__ = ["Network", "Way"]
@@ -23,16 +24,23 @@ class Network:
     def way(self) -> Way:
         """A new way to the server, on a port of its own."""
         way = Way(self._loop, self._port)
-        asyncio.run_coroutine_threadsafe(way._open(), self._loop).result(60)
+        self._loop.call_soon_threadsafe(way._open)
         self._ways.append(way)
         return way
 
     def close(self) -> None:
-        for way in self._ways:
-            asyncio.run_coroutine_threadsafe(way._close(), self._loop).result(60)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(60)
         self._loop.close()
+
+    async def _close(self) -> None:
+        for way in self._ways:
+            way._close()
+        while asyncio.all_tasks() - {asyncio.current_task()}:
+            for way in self._ways:
+                way._cut_all()
+            await asyncio.sleep(0)
 
 
 class Way:
@@ -43,14 +51,18 @@ class Way:
         lost: how many bytes of answers have been lost.
     """
 
-    port: int
     lost = 0
 
     def __init__(self, loop: asyncio.AbstractEventLoop, server_port: int) -> None:
         self._loop = loop
         self._server_port = server_port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.setblocking(False)
+        self.port: int = self._listening.getsockname()[1]
+        # Whatever is open. The tasks, too, for asyncio itself does not keep them.
+        self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
-        self._connections: set[asyncio.Task[None]] = set()
+        self._pumps: set[asyncio.Future[list[None]]] = set()
         self._passable = asyncio.Event()
         self._passable.set()
         self._cut = False
@@ -95,6 +107,8 @@ class Way:
         self._cut = True
         for writer in self._writers:
             writer.transport.abort()
+        for pumps in self._pumps:
+            pumps.cancel()
 
     def _mend(self) -> None:
         self._cut = False
@@ -105,38 +119,48 @@ class Way:
     def _lose(self, loses: bool) -> None:
         self._loses_answers = loses
 
-    async def _open(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+    # Not asyncio's own server: one that is closed forgets what it has just accepted, and leaves it open.
 
-    async def _close(self) -> None:
-        self._server.close()
-        for connection in self._connections:
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+    def _open(self) -> None:
+        self._loop.add_reader(self._listening, self._accept)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = self._loop.create_task(self._carry(reader, writer))
-        self._connections.add(connection)
-        connection.add_done_callback(self._connections.discard)
+    def _close(self) -> None:
+        self._loop.remove_reader(self._listening)
+        self._listening.close()
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        mine = {writer}
-        self._writers |= mine
+    def _accept(self) -> None:
+        with suppress(OSError):  # it may have gone again
+            connection, _ = self._listening.accept()
+            task = self._loop.create_task(self._carry(connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, connection: socket.socket) -> None:
+        """Carries what is said both ways, until one side hangs up or the way is cut; then both are."""
+        writers = []
         try:
+            reader, writer = await asyncio.open_connection(sock=connection)
+            writers.append(writer)
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+            writers.append(server_writer)
             if not self._cut:
-                server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
-                mine.add(server_writer)
-                self._writers.add(server_writer)
                 there = self._pump(reader, server_writer, answers=False)
                 back = self._pump(server_reader, writer, answers=True)
-                await asyncio.gather(there, back)
-        except OSError:
-            pass  # The server is away, and so is this connection to it.
+                await self._until_cut(writers, asyncio.gather(there, back))
+        except (OSError, asyncio.CancelledError):
+            pass  # The server is away, or this connection to it was cut.
         finally:
-            for each in mine:
-                each.transport.abort()
-            self._writers -= mine
+            for writer in writers:
+                writer.transport.abort()
+
+    async def _until_cut(self, writers: Sequence[asyncio.StreamWriter], pumps: asyncio.Future[list[None]]) -> None:
+        self._writers.update(writers)
+        self._pumps.add(pumps)
+        try:
+            await pumps
+        finally:
+            self._pumps.discard(pumps)
+            self._writers.difference_update(writers)
 
     async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, answers: bool) -> None:
         with suppress(OSError):
