@@ -12,7 +12,7 @@ from anarchon import RunRecord, Scheduler
 from anarchon.durations import from_ms
 from anarchon.testing import Judgement, SlotOracle
 
-__all__ = ["faults_done", "judged", "names_of", "table"]
+__all__ = ["causes_told", "faults_done", "histories_of", "judged", "names_of", "table"]
 
 #: What a machine that is kept busy may put between an instant and what comes of it, short of standing still.
 NOISE = "500ms"
@@ -31,7 +31,9 @@ _ALWAYS = (0, 1 << 45)
 _Spans = list[tuple[int, int]]
 
 
-def judged(fleet: Fleet, jobs: Sequence[Line], since_ms: int, until_ms: int) -> Judgement:
+def judged(
+    fleet: Fleet, jobs: Sequence[Line], histories: Mapping[str, Sequence[RunRecord]], since_ms: int, until_ms: int
+) -> Judgement:
     """Judges the slots from an instant, a second after all had started, to another, a while before they stopped."""
     lines = fleet.lines()
     ready = [line["worker"] for line in fleet.lines("ready")]
@@ -40,13 +42,22 @@ def judged(fleet: Fleet, jobs: Sequence[Line], since_ms: int, until_ms: int) -> 
     oracle = SlotOracle.of(_scheduler(jobs), from_ms(since_ms), from_ms(until_ms), NOISE)
     return oracle.judge(
         fleet.runs.read(),
-        _histories(fleet, jobs),
+        histories,
         away=_instants(away),
         started={line["worker"]: from_ms(line["wall_ms"] + _RECOVERED_MS) for line in fleet.lines("ready")},
         died={line["whom"]: from_ms(line["wall_ms"]) for line in fleet.lines("trouble", kind="kill")},
         paused={instance: _instants(_still(lines, instance)) for instance in ready},
         cut_off={instance: _instants(spans) for instance, spans in unable.items()},
     )
+
+
+def histories_of(fleet: Fleet, jobs: Sequence[Line]) -> dict[str, list[RunRecord]]:
+    """What the store has kept of the jobs."""
+    reader = fleet.reader()
+    try:
+        return {name: reader.history(name, limit=10_000) for job in jobs for name in names_of(job)}
+    finally:
+        reader.stop()
 
 
 def names_of(job: Line) -> list[str]:
@@ -65,6 +76,7 @@ def table(fleet: Fleet, found: Judgement) -> str:
         ("calls of handlers, by attempt", found.attempts),
         ("takeovers", takeovers),
         *((name, {kind: kinds[kind] for kind in group}) for name, group in _groups()),
+        ("told by workers as errors", causes_told(fleet)),
         ("faults found", Counter(fault.kind for fault in found.faults)),
     ]
     return "\n".join([f"{fleet!r}", *(f"  {name:<31}{_shown(value)}" for name, value in rows)])
@@ -74,6 +86,11 @@ def faults_done(fleet: Fleet) -> dict[str, int]:
     """How many faults were done to what."""
     kinds = Counter(line["kind"] for line in fleet.lines("trouble"))
     return {name: sum(kinds[kind] for kind in group) for name, group in _groups()}
+
+
+def causes_told(fleet: Fleet) -> Counter[str]:
+    """What the workers have told of their store, by what the driver raised: once an operation and outage."""
+    return Counter(line["cause"] for line in fleet.lines("error"))
 
 
 def _groups() -> list[tuple[str, tuple[str, ...]]]:
@@ -96,14 +113,6 @@ def _scheduler(jobs: Sequence[Line]) -> Scheduler:
         for name in names_of(job):
             scheduler.every(name, every, print, **options)
     return scheduler
-
-
-def _histories(fleet: Fleet, jobs: Sequence[Line]) -> dict[str, list[RunRecord]]:
-    reader = fleet.reader()
-    try:
-        return {name: reader.history(name, limit=10_000) for job in jobs for name in names_of(job)}
-    finally:
-        reader.stop()
 
 
 # -- when who could do nothing, in milliseconds of the host's clock

@@ -11,16 +11,11 @@ from fleet import Line
 from anarchon import RunRecord
 
 __all__ = [
-    "faults_of_attempts",
     "faults_of_early_runs",
-    "faults_of_exclusion",
     "faults_of_records",
     "faults_of_runs",
     "undecided",
 ]
-
-# What a busy machine may put between an instant and the line in the log that tells of it.
-NOISE_MS = 500
 
 
 def faults_of_runs(
@@ -77,21 +72,6 @@ def undecided(
     return [slot_ms for slot_ms in slots_ms if slot_ms not in begun and not set(workers) <= skips[slot_ms]]
 
 
-def faults_of_attempts(lines: list[Line], job: str, most: int) -> list[str]:
-    """No attempt begins twice; fences grow with slots and attempts; of a run no more than ``most`` attempts count."""
-    begins = sorted((line for line in _of(lines, job) if line["what"] == "begin"), key=lambda line: line["fence"])
-    faults = []
-    for older, newer in pairwise(begins):
-        if newer["fence"] == older["fence"]:
-            faults.append(f"{job}: fence {newer['fence']} was granted twice: {_told(older)}, {_told(newer)}.")
-        elif _place(newer) <= _place(older):
-            faults.append(f"{job}: {_told(newer)} was granted after {_told(older)}.")
-    stopped = {_place(line) for line in _of(lines, job) if line["what"] == "told" and line["reason"] == "stop"}
-    counted = Counter(line["slot_ms"] for line in begins if _place(line) not in stopped)
-    faults += [f"{job} {slot_ms}: {count} attempts." for slot_ms, count in counted.items() if count > most]
-    return faults
-
-
 def faults_of_records(lines: list[Line], job: str, records: list[RunRecord]) -> list[str]:
     """The history tells what the handlers did: no success that was not, none that is missing, none twice."""
     status = {(int(record.run_id), record.attempt): record.status for record in records}
@@ -117,51 +97,6 @@ def faults_of_records(lines: list[Line], job: str, records: list[RunRecord]) -> 
         if line["wall_ms"] < settled_ms and _place(line) not in status
     ]
     return faults
-
-
-def faults_of_exclusion(lines: list[Line], job: str) -> list[str]:
-    """No two handlers of the job are at work at one time, unless the process of the older one stood still meanwhile."""
-    works = sorted(_works(lines, job), key=lambda work: work[0]["fence"])
-    faults = []
-    for number, (older, until_ms) in enumerate(works):
-        if _stood_still(lines, older["worker"], older["wall_ms"], until_ms):
-            continue
-        faults += [
-            f"{_told(newer)} began {until_ms - newer['wall_ms']:.0f} ms before {_told(older)} ended."
-            for newer, _ in works[number + 1 :]
-            if newer["wall_ms"] < until_ms - NOISE_MS
-        ]
-    return faults
-
-
-def _works(lines: list[Line], job: str) -> list[tuple[Line, float]]:
-    """Each line of a beginning, and when that work was over: at its end, when it was told to stop, or by a kill."""
-    works = []
-    for number, begin in enumerate(lines):
-        if begin["what"] != "begin" or begin["job"] != job:
-            continue
-        over = (
-            line["wall_ms"]
-            for line in lines[number:]
-            if line.get("worker") == begin["worker"]
-            and (
-                line["what"] == "killed"
-                or (line["what"] in ("end", "told") and line["job"] == job and _place(line) == _place(begin))
-            )
-        )
-        works.append((begin, next(over, float("inf"))))
-    return works
-
-
-def _stood_still(lines: list[Line], worker: str, from_ms: float, until_ms: float) -> bool:
-    """Whether it was paused by its test, or says itself that the machine had no time for it."""
-    for line in lines:
-        if line["what"] == "paused" and line["worker"] == worker and from_ms - NOISE_MS <= line["wall_ms"] <= until_ms:
-            return True
-        if line["what"] == "stood still" and line["worker"] == worker:
-            if from_ms <= line["wall_ms"] and line["from_ms"] <= until_ms:
-                return True
-    return False
 
 
 def _skips(lines: list[Line], job: str) -> dict[int, set[str]]:

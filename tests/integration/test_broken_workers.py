@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from chaos_judge import judged
+from chaos_judge import histories_of, judged
 from fleet import Fleet, Line
 
 from anarchon.testing import Judgement
@@ -41,28 +41,28 @@ def test_the_judge_finds_what_a_broken_store_does_and_nothing_where_it_is_sound(
     fleet.start_all(NAMES, JOBS, runs=True, script="broken_worker.py")
     since_ms = time.time_ns() // 1_000_000 + 1_000
     # On a machine that stands still again and again a fault may have its excuse; the next one will have none.
-    missing = dict(FOUND)
-
-    def all_found() -> bool:
-        found = judge(fleet, since_ms)
-        for job in [job for job, kind in missing.items() if kind in kinds(found, job)]:
-            del missing[job]
-        return not missing
-
-    try:
-        fleet.wait_until(all_found, "every fault is found")
-    finally:
-        print(f"not found: {missing}")
-    found = judge(fleet, since_ms)
+    fleet.wait_until(lambda: not missing(judge(fleet, since_ms, settled_ms())), "every fault is found")
+    until_ms = settled_ms()
     fleet.stop()
+    found = judge(fleet, since_ms, until_ms)
     print("\n".join(map(str, found.faults)))
+    assert missing(found) == {}
     assert kinds(found, "sound") == set()
     assert found.ran > 0
 
 
-def judge(fleet: Fleet, since_ms: int) -> Judgement:
-    # What came due last may still be on its way.
-    return judged(fleet, JOBS, since_ms, time.time_ns() // 1_000_000 - 2_000)
+def judge(fleet: Fleet, since_ms: int, until_ms: int) -> Judgement:
+    return judged(fleet, JOBS, histories_of(fleet, JOBS), since_ms, until_ms)
+
+
+def settled_ms() -> int:
+    """What came due later may still be on its way."""
+    return time.time_ns() // 1_000_000 - 2_000
+
+
+def missing(found: Judgement) -> dict[str, str]:
+    """What is to be found and was not."""
+    return {job: kind for job, kind in FOUND.items() if kind not in kinds(found, job)}
 
 
 def kinds(found: Judgement, job: str) -> set[str]:

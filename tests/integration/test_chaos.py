@@ -8,16 +8,19 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from chaos import Lookout, Seat, Trouble, network_troubles, process_troubles, rage, redis_troubles, sqlite_troubles
-from chaos_judge import faults_done, judged, names_of, table
+from chaos_judge import causes_told, faults_done, histories_of, judged, names_of, table
 from fleet import Fleet, Line, together
+from judge import faults_of_records
 from proxy import Network
 from servers import RedisServer
+
+from anarchon.testing import Judgement
 
 LEASE_MS = 3_000
 OPTIONS = {"lease": "3s", "history_limit": 10_000}
@@ -41,13 +44,6 @@ def jobs(copies: int) -> list[Line]:
     return [{**OPTIONS, **job, "name": job["name"].replace(" ", "-")} for job in kinds]
 
 
-@pytest.fixture
-def kept() -> Iterator[ExitStack]:
-    """What is closed when the test is over, however it ends, the newest first."""
-    with ExitStack() as kept:
-        yield kept
-
-
 @pytest.mark.parametrize(
     ("seconds", "copies"),
     [
@@ -56,31 +52,32 @@ def kept() -> Iterator[ExitStack]:
     ],
 )
 def test_whatever_happens_every_slot_runs_once_or_has_its_reason(
-    redis_server: Callable[..., RedisServer], tmp_path: Path, kept: ExitStack, seconds: int, copies: int
+    redis_server: Callable[..., RedisServer], tmp_path: Path, seconds: int, copies: int
 ) -> None:
     server = redis_server().start()
     file = tmp_path / "sqlite" / "jobs.db"
-    on_redis = kept.enter_context(closing(Fleet(tmp_path / "redis", server.url)))
-    on_sqlite = kept.enter_context(closing(Fleet(tmp_path / "sqlite", f"sqlite:///{file}")))
     seed = int(os.environ.get("ANARCHON_SOAK_SEED") or random.randrange(1 << 32))
     print(f"seed {seed}")
 
     def play(fleet: Fleet) -> None:
         chance = random.Random(f"{seed} {fleet!r}")
-        if fleet is on_redis:
-            play_on_redis(fleet, server, jobs(copies), seconds, chance)
-        else:
+        if fleet is on_sqlite:
             play_on_sqlite(fleet, file, jobs(1), seconds / 3, chance)
+            return
+        found = play_on_redis(fleet, server, jobs(copies), seconds, chance)
+        if seconds >= 300:
+            assert was_a_storm(fleet, found)
 
-    together([on_redis, on_sqlite], play)
-    if seconds >= 300:
-        done = faults_done(on_redis)
-        assert done["faults of processes"] >= 100 and done["faults of the store"] >= 20, done
+    with (
+        closing(Fleet(tmp_path / "redis", server.url)) as on_redis,
+        closing(Fleet(tmp_path / "sqlite", f"sqlite:///{file}")) as on_sqlite,
+    ):
+        together([on_redis, on_sqlite], play)
 
 
 def play_on_redis(
     fleet: Fleet, server: RedisServer, jobs: Sequence[Line], seconds: float, chance: random.Random
-) -> None:
+) -> Judgement:
     with closing(Network(server.port)) as network:
         ways = [network.way() for _ in NAMES]
         seats = [
@@ -93,7 +90,7 @@ def play_on_redis(
             (redis_troubles(fleet, server), (2, 7)),
         ]
         with closing(Lookout(fleet, network.way())):
-            weather(fleet, seats, jobs, seconds, storms, chance)
+            return weather(fleet, seats, jobs, seconds, storms, chance)
 
 
 def play_on_sqlite(fleet: Fleet, file: Path, jobs: Sequence[Line], seconds: float, chance: random.Random) -> None:
@@ -109,7 +106,7 @@ def weather(
     seconds: float,
     storms: Sequence[tuple[Sequence[Trouble], tuple[float, float]]],
     chance: random.Random,
-) -> None:
+) -> Judgement:
     for seat in seats:
         seat.start()
     for seat in seats:
@@ -124,10 +121,21 @@ def weather(
             fleet.wait_until(lambda name=name: begun_since(fleet, name, settled_ms), f"a run of {name} after all")
     fleet.stop()
 
-    found = judged(fleet, jobs, since_ms, until_ms)
+    histories = histories_of(fleet, jobs)
+    found = judged(fleet, jobs, histories, since_ms, until_ms)
     print(table(fleet, found))
     assert found.faults == [], "\n".join(map(str, found.faults))
     assert found.ran > 0
+    # And what the listeners were told is what the store has kept.
+    assert [fault for job in histories for fault in faults_of_records(fleet.lines(), job, histories[job])] == []
+    return found
+
+
+def was_a_storm(fleet: Fleet, found: Judgement) -> bool:
+    """Whether there was enough of everything, and the server was felt to refuse, to hang and to be gone."""
+    done = faults_done(fleet)
+    felt = {"OutOfMemoryError", "TimeoutError", "ConnectionError"} <= set(causes_told(fleet))
+    return felt and found.slots >= 5_000 and done["faults of processes"] >= 100 and done["faults of the store"] >= 20
 
 
 def begun_since(fleet: Fleet, job: str, since_ms: int) -> bool:

@@ -7,9 +7,7 @@ from datetime import datetime, timezone
 import pytest
 from fleet import Line
 from judge import (
-    faults_of_attempts,
     faults_of_early_runs,
-    faults_of_exclusion,
     faults_of_records,
     faults_of_runs,
     undecided,
@@ -96,33 +94,6 @@ def test_more_skips_than_runs_are_a_fault() -> None:
     assert len(faults_of_runs([*run(1000), *skips], *SLOTS)) == 1
 
 
-def test_attempts_in_order_have_no_fault() -> None:
-    again = run(2000, "two", attempt=2, fence=2500)
-    stopped = [{**line, "reason": "stop"} for line in run(3000, fence=3000)]
-    stopped[1]["what"] = "told"
-    lines = [*run(1000), *run(2000), *again, *stopped, *run(3000, attempt=2, fence=3500)]
-    assert faults_of_attempts(lines, "tick", most=2) == []
-    assert faults_of_attempts([*lines, *run(3000, attempt=3, fence=3600)], "tick", most=2) == []
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        pytest.param(run(3000, fence=3001), id="an attempt twice"),
-        pytest.param(run(4000, fence=3000), id="a fence twice"),
-        pytest.param(run(2000, attempt=2, fence=3001), id="an older slot after a newer one"),
-    ],
-)
-def test_an_attempt_out_of_order_is_a_fault(more: list[Line]) -> None:
-    assert len(faults_of_attempts([*GOOD, *more], "tick", most=3)) == 1
-
-
-def test_too_many_attempts_are_a_fault() -> None:
-    lines = [*run(1000), *run(1000, attempt=2, fence=1001), *run(1000, attempt=3, fence=1002)]
-    assert faults_of_attempts(lines, "tick", most=3) == []
-    assert len(faults_of_attempts(lines, "tick", most=2)) == 1
-
-
 def record(slot_ms: int, status: str = "success", attempt: int = 1) -> RunRecord:
     at = datetime.fromtimestamp(slot_ms / 1000, timezone.utc)
     return RunRecord("tick", at, str(slot_ms), attempt, "scheduled", status, "one", slot_ms, at, at, 0.0)
@@ -152,31 +123,3 @@ def test_a_history_of_what_was_done_has_no_fault() -> None:
 )
 def test_a_history_of_something_else_is_a_fault(lines: list[Line], records: list[RunRecord]) -> None:
     assert len(faults_of_records(lines, "tick", records)) == 1
-
-
-def work(slot_ms: int, worker: str, from_ms: int, until_ms: int) -> list[Line]:
-    begin, end = run(slot_ms, worker)
-    return [{**begin, "wall_ms": from_ms}, {**end, "wall_ms": until_ms}]
-
-
-def test_one_at_a_time_is_no_fault_and_two_are() -> None:
-    older = work(1000, "one", 1000, 5000)
-    assert faults_of_exclusion([*older, *work(2000, "two", 5010, 6000)], "tick") == []
-    assert len(faults_of_exclusion([*older, *work(2000, "two", 3000, 6000)], "tick")) == 1
-
-
-def test_what_a_killed_or_paused_process_was_at_is_not_counted_as_work() -> None:
-    begun, newer = work(1000, "one", 1000, 5000)[:1], work(2000, "two", 3000, 6000)
-    assert len(faults_of_exclusion([*begun, *newer], "tick")) == 1
-    killed: Line = {"what": "killed", "worker": "one", "wall_ms": 1500}
-    assert faults_of_exclusion([*begun, killed, *newer], "tick") == []
-    paused: Line = {"what": "paused", "worker": "one", "wall_ms": 1500}
-    assert faults_of_exclusion([*begun, paused, *newer], "tick") == []
-
-
-def test_a_process_that_stood_still_beside_its_work_is_no_excuse() -> None:
-    begun, newer = work(1000, "one", 1000, 5000), work(2000, "two", 3000, 6000)
-    still: Line = {"what": "stood still", "worker": "one", "from_ms": 1200, "wall_ms": 4900}
-    assert faults_of_exclusion([*begun, still, *newer], "tick") == []
-    for other in ({"from_ms": 200, "wall_ms": 900}, {"from_ms": 5100, "wall_ms": 5900}, {"worker": "two"}):
-        assert len(faults_of_exclusion([*begun, {**still, **other}, *newer], "tick")) == 1
