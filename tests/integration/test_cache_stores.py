@@ -499,7 +499,7 @@ def test_a_hundred_runs_leave_no_connection_to_the_database_open(
     ran: list[Any] = []
     scheduler = Scheduler(make_store("django-postgresql").new_backend())
     for number in range(20):
-        scheduler.every(f"job-{number}", "1s", lambda ctx: ran.append(ctx.slot))
+        scheduler.every(f"job-{number}", "250ms", lambda ctx: ran.append(ctx.slot))
     with scheduler:
         wait_until(lambda: len(ran) >= 100, "a hundred runs")
         assert scheduler.stop(LONGEST_S)
