@@ -79,6 +79,7 @@ class Host:
             self.scheduler.on(type, self.heard)
         #: When it could not have claimed anything: from an instant, to one, or to the end.
         self.unable: list[list[int | None]] = []
+        self.weather_span: list[int | None] | None = None
         self.made_ms = kernel.now_ms
         self.paused_ms: list[tuple[int, int]] = []
         self.conduct = self.line.conduct = Conduct(self)
@@ -181,10 +182,12 @@ class Fleet:
 
     def change_weather(self, host: Host, weather: Weather) -> None:
         host.line.weather = weather
-        if weather.fair:
-            host.unable[-1][1] = self.kernel.now_ms
-        else:
-            host.unable.append([self.kernel.now_ms, None])
+        if host.weather_span is not None:
+            host.weather_span[1] = self.kernel.now_ms
+            host.weather_span = None
+        if not weather.fair:
+            host.weather_span = [self.kernel.now_ms, None]
+            host.unable.append(host.weather_span)
             self.reached["fault: weather"] += 1
 
     def server_stops(self) -> None:

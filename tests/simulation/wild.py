@@ -26,7 +26,7 @@ WILD_JOBS = (
     JobPlan("allow", "4s", (100, 9_000), 300, 300, dict(lease="2s", max_late="10s", overlap="allow", jitter="200ms")),
     JobPlan("long", "5s", (500, 14_000), stubborn=300, options=dict(max_late="20s", jitter="300ms"), varied=_ANY),
     JobPlan("single", "3s", (100, 5_000), stubborn=200, options=dict(lease="2s", max_late="6s", max_attempts=1)),
-    JobPlan("slow", "20s", (500, 15_000), 100, 300, dict(lease="2s", max_late="20s", jitter="300ms"), _ANY),
+    JobPlan("slow", "30s", (500, 25_000), 100, 300, dict(lease="2s", max_late="20s", jitter="300ms"), _ANY),
     JobPlan("hurried", "* * * * *", (1_000, 30_000), 100, options=dict(lease="4s", max_late="2s", catch_up="20s")),
 )
 
@@ -62,6 +62,7 @@ class WildStorm(Storm):
             self._do_requests_again: 20,
             self._ask_again_for_a_dead_run: 8,
             self._stand_still_long: 4,
+            self._fall_silent: 12,
             self._run_now_everywhere: 12,
             self._start_without_a_store: 3,
         }
@@ -89,6 +90,25 @@ class WildStorm(Storm):
 
     def _stand_still_long(self) -> None:
         self.fleet.pause(self._host(), self._draw.choice([30_000, 50_000]))
+
+    def _fall_silent(self) -> None:
+        """Nobody is heard for longer than the leases, while calls of before are done once more."""
+        cut_off_ms, fair_ms = self._draw.randint(100, 3_000), self._draw.randint(6_000, 14_000)
+        hosts = [host for host in self.fleet.hosts if host.line.weather.fair]
+        for host in hosts:
+            self.fleet.change_weather(host, Weather(done_again=700, latest_ms=14_000))
+
+        def change(weather: Weather) -> None:
+            for host in hosts:
+                self.fleet.change_weather(host, weather)
+
+        def ask_at_once() -> None:
+            change(Weather())
+            for plan in self.fleet.jobs:
+                self.fleet.run_now(self._host(), plan.name)
+
+        self._after(cut_off_ms, lambda: change(Weather(cut_off=True)))
+        self._after(fair_ms, ask_at_once)
 
     def _run_now_everywhere(self) -> None:
         """Somebody asks twice for one run, and meets another host."""
