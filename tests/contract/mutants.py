@@ -111,6 +111,7 @@ MUTANTS = [
         "if run.released or job.has_record(run.run_id, run.attempt)",
         "if run.released",
     ),
+    Mutant("8", "a lost attempt begins after its end", "= min(run.started_at_ms, now_ms)", "= run.started_at_ms"),
     Mutant("9", "a run may start before its slot", "if slot_ms > now_ms:  # 9", "if False:"),
     Mutant("9", "a run may not start at its very slot", "if slot_ms > now_ms:  # 9", "if slot_ms >= now_ms:"),
     Mutant(
@@ -153,6 +154,12 @@ MUTANTS = [
         "14", "a closed run is not remembered", "    _close(job, run, None, now_ms)", "    del job.runs[run.run_id]"
     ),
     Mutant("14", "closed without a record", "    _record_lost(job, run, now_ms)\n    _close", "    _close"),
+    Mutant(
+        "14",
+        "the answer names no latest",
+        "ClaimReply(Outcome.WON, now_ms, job.latest_ms, attempt, job.fence)",
+        "ClaimReply(Outcome.WON, now_ms, None, attempt, job.fence)",
+    ),
     Mutant("fence", "it does not follow the clock", "job.fence = max(job.fence + 1, now_ms)", "job.fence += 1"),
     Mutant("fence", "it follows the clock alone", "job.fence = max(job.fence + 1, now_ms)", "job.fence = now_ms"),
     Mutant("leases", "none is cut by a claim", "ClaimReply:\n    _cut_leases(job, now_ms)\n", "ClaimReply:\n"),
@@ -220,6 +227,24 @@ MUTANTS = [
         "and run.token == token else None",
     ),
     Mutant(
+        "finish",
+        "a lease that is over is an obstacle",
+        "    if run is None:\n        return Verdict.LOST\n    _close(",
+        "    if run is None or not run.live(now_ms):\n        return Verdict.LOST\n    _close(",
+    ),
+    Mutant(
+        "release",
+        "a lease that is over is an obstacle",
+        "    if run is None:\n        return Verdict.LOST\n    if run.manual:",
+        "    if run is None or not run.live(now_ms):\n        return Verdict.LOST\n    if run.manual:",
+    ),
+    Mutant(
+        "release",
+        "attempt and fence are the caller's",
+        "finished=False, now_ms=now_ms)\n    _save(job, granted(record, run.attempt, run.fence),",
+        "finished=False, now_ms=now_ms)\n    _save(job, record,",
+    ),
+    Mutant(
         "release",
         "a repeat is lost",
         "Verdict:\n    if job.ended_by(run_id, token) is not None:\n        return Verdict.OK\n",
@@ -245,6 +270,23 @@ MUTANTS = [
         "the record is not kept",
         "finished=False, now_ms=now_ms)\n    _save(job, granted(record, run.attempt, run.fence), run.history_limit)\n",
         "finished=False, now_ms=now_ms)\n",
+    ),
+    Mutant("save_result", "nothing is saved", "    _save(job, record, job.history_limit)", "    pass"),
+    Mutant(
+        "save_result",
+        "it keeps to another limit",
+        "    _save(job, record, job.history_limit)",
+        "    _save(job, record, 10_000)",
+    ),
+    Mutant("active", "a lease that is over has some left", "/ 1000 if run.live(now_ms) else 0.0", "/ 1000"),
+    Mutant(
+        "active",
+        "a lease is not cut",
+        "min(run.lease_until_ms - now_ms, run.lease_ms)",
+        "(run.lease_until_ms - now_ms)",
+    ),
+    Mutant(
+        "active", "oldest first", "sorted(runs, key=lambda run: -run.fence)", "sorted(runs, key=lambda run: run.fence)"
     ),
     Mutant("history", "cut below the unfinished runs", "keep=max(history_limit, len(job.runs))", "keep=history_limit"),
     Mutant("history", "never cut", "keep=max(history_limit, len(job.runs))", "keep=10_000"),

@@ -127,6 +127,10 @@ def test_newest_ends_are_remembered_whatever_their_age(store: Harness) -> None:
     store.advance(7 * 86_400_000)
     assert all(store.finish(name, name) is Verdict.OK for name in names)
     assert all(store.claim(name, "x").done is DoneReason.FINISHED for name in names)
+    # What the next end makes a store forget is the oldest at the most.
+    store.won("m16", "m16")
+    store.finish("m16", "m16")
+    assert all(store.finish(name, name) is Verdict.OK for name in names[1:])
 
 
 def test_end_that_was_forgotten_is_lost_to_its_holder_and_starts_nothing(store: Harness) -> None:

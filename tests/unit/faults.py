@@ -26,7 +26,7 @@ class Fault:
         rule: what holds while it is not there.
         file: where the rule is, within the package.
         old, new: the snippet, which is there exactly once, and what stands in its place.
-        noticed_by: the test, as ``file::name``, or ``file::name[parameters]`` of one of its cases.
+        noticed_by: the test, as ``file::name`` beside this file, or ``file::name[parameters]`` of one of its cases.
     """
 
     rule: str
@@ -373,6 +373,63 @@ FAULTS = [
         "        if False:",
         "test_engine.py::test_a_slot_that_is_late_here_is_a_skip_and_not_claimed",
     ),
+    Fault(
+        "missed slots are told one by one up to a hundred",
+        "engine.py",
+        "for _ in range(_MISSED_ONE_BY_ONE):",
+        "for _ in range(1 << 40):",
+        "test_engine.py::test_missed_slots_are_told_a_hundred_one_by_one_and_then_as_a_count",
+    ),
+    # -- the handler
+    Fault(
+        "a timeout sets the signal",
+        "executor.py",
+        '            context._cancel("timeout")\n',
+        "",
+        "test_executor.py::test_a_timeout_that_wins_sets_the_signal_and_the_run_has_failed",
+    ),
+    Fault(
+        "a handler that goes on after its timeout is counted",
+        "executor.py",
+        "        self._left_behind(job.name, +1)\n        if race",
+        "        if race",
+        "test_executor.py::test_a_handler_that_goes_on_is_counted_until_it_is_gone",
+    ),
+    Fault(
+        "a handler that returns after it was told to stop has succeeded",
+        "executor.py",
+        "    if exception is None:\n        # A handler",
+        "    if exception is None and context.reason is None:\n        # A handler",
+        "test_executor.py::test_a_handler_that_returns_after_it_was_told_to_stop_has_succeeded",
+    ),
+    Fault(
+        "what is raised after the signal was set is an interruption",
+        "executor.py",
+        'if not timed_out and reason in ("stop", "lease-lost"):',
+        "if False:",
+        "test_executor.py::test_what_is_raised_after_the_signal_was_set_is_an_interruption",
+    ),
+    Fault(
+        "a timeout is a failure whatever came before",
+        "executor.py",
+        'if not timed_out and reason in ("stop", "lease-lost"):',
+        'if reason in ("stop", "lease-lost"):',
+        "test_executor.py::test_a_timeout_after_a_stop_is_still_a_failure_and_the_first_reason_stays",
+    ),
+    Fault(
+        "whatever a handler raises is its failure",
+        "executor.py",
+        "        except BaseException as error:\n            end_forked_child(home, error)\n            return error",
+        "        except Exception as error:\n            end_forked_child(home, error)\n            return error",
+        "test_executor.py::test_a_handler_that_raises_has_failed_whatever_it_raised[error1-None]",
+    ),
+    Fault(
+        "a listener that raises harms nobody",
+        "events.py",
+        "            except BaseException:\n                self._complain(event)",
+        "            except ZeroDivisionError:\n                self._complain(event)",
+        "test_events.py::test_a_listener_that_raises_is_logged_and_the_others_are_told[error1]",
+    ),
     # -- the end of a run
     Fault(
         "the heartbeat goes on until the end is stored",
@@ -576,7 +633,77 @@ FAULTS = [
         "",
         "test_scheduler.py::test_a_clock_that_is_stepped_while_it_runs_changes_nothing",
     ),
-    # -- recovery
+    Fault(
+        "an answer that was on its way when the clock was set is not believed",
+        "store_clock.py",
+        "if sent_ms < self._step_noticed_ms:",
+        "if False:",
+        "test_store_clock.py::test_an_answer_that_was_on_its_way_when_the_clock_was_set_is_not_believed",
+    ),
+    Fault(
+        "a difference between the clocks is told once",
+        "store_clock.py",
+        " or abs(difference_ms - estimate.told_ms) <= _TELL_MS + doubt_ms",
+        "",
+        "test_store_clock.py::test_a_difference_is_told_once_and_again_when_it_changes_much",
+    ),
+    Fault(
+        "a cluster has a clock a node",
+        "store_clock.py",
+        "        name = self._clock_of(job)\n        with self._lock:\n            return self._clock.now_ms()",
+        "        name = None\n        with self._lock:\n            return self._clock.now_ms()",
+        "test_store_clock.py::test_a_cluster_has_a_clock_a_node",
+    ),
+    Fault(
+        "a wait is never longer than a minute",
+        "timers.py",
+        "self._sources.clock.wait(self._stopped, min(left_ms, _LONGEST_WAIT_MS))",
+        "self._sources.clock.wait(self._stopped, left_ms)",
+        "test_timers.py::test_a_wait_is_never_longer_than_a_minute",
+    ),
+    Fault(
+        "jitter delays the timer",
+        "timers.py",
+        "return self._sources.chance.between(0, longest_ms)",
+        "return 0",
+        "test_timers.py::test_jitter_delays_the_timer_within_its_bounds_and_never_the_slot",
+    ),
+    Fault(
+        "jitter does not delay a slot past the next",
+        "timers.py",
+        "if longest_ms and job.schedule.interval_ms is None:",
+        "if False:",
+        "test_timers.py::test_jitter_of_a_cron_job_does_not_delay_a_slot_past_the_next",
+    ),
+    Fault(
+        "a fire that raises does not end the timer",
+        "timers.py",
+        "            call(job, *slots_ms)\n        except Exception as error:",
+        "            call(job, *slots_ms)\n        except ZeroDivisionError as error:",
+        "test_timers.py::test_a_fire_that_raises_is_told_and_the_next_slot_comes",
+    ),
+    # -- backups once more
+    Fault(
+        "of the runs that nobody started the newest is watched",
+        "runners/backup.py",
+        "        if replaced is not None:\n            self._forget(replaced)\n",
+        "",
+        "test_backup.py::test_only_the_newest_run_that_nobody_started_is_watched",
+    ),
+    Fault(
+        "nothing is watched after a stop",
+        "runners/backup.py",
+        "            if self._closed:\n                return\n",
+        "",
+        "test_backup.py::test_after_close_nothing_is_asked_and_nothing_watched",
+    ),
+    Fault(
+        "a catch-up waits for a random jitter",
+        "runners/lease.py",
+        "jitter_ms = self._parts.sources.chance.between(0, job.options.jitter_ms)",
+        "jitter_ms = 0",
+        "test_lease_runner.py::test_catch_up_waits_for_a_random_jitter",
+    ),
     Fault(
         "a run whose lease is over is left where a newer slot is due",
         "runners/lease.py",
@@ -606,6 +733,34 @@ FAULTS = [
         "test_engine.py::test_a_store_that_is_down_at_the_start_holds_back_no_timer_by_more_than_one_call",
     ),
     # -- the store
+    Fault(
+        "the newest ends are remembered whatever their age",
+        "backends/memory.py",
+        "if over[1] > self._ends - REMEMBER_NEWEST:",
+        "if False:",
+        "../contract/test_what_is_kept.py::test_newest_ends_are_remembered_whatever_their_age[memory]",
+    ),
+    Fault(
+        "the history is in the order of the fences",
+        "backends/memory.py",
+        "key=lambda record: -record.fence)",
+        "key=lambda record: record.fence)",
+        "../contract/test_what_is_kept.py::test_history_is_newest_first_and_no_longer_than_asked[memory]",
+    ),
+    Fault(
+        "forgetting a job removes all of it",
+        "backends/memory.py",
+        "            self._jobs.pop(job, None)",
+        "            pass",
+        "../contract/test_what_is_kept.py::test_forgetting_a_job_removes_all_of_it_and_nothing_else[memory]",
+    ),
+    Fault(
+        "a backend is told how long its calls may take",
+        "scheduler.py",
+        "self._backend.bound_calls(resolved.lease_ms // 3)",
+        "pass",
+        "test_scheduler.py::test_the_backend_is_told_the_bound_of_each_jobs_lease",
+    ),
     Fault(
         "an outage is told once",
         "store.py",
