@@ -6,6 +6,7 @@ other: the model was written from ``docs/protocol.rst`` alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,6 +72,11 @@ class BesideTheModel(LeaseBackend):
         for job in jobs:
             self.active(job)
             self.history(job, 1_000_000)
+
+    @property
+    def lines(self) -> Counter[int]:
+        """How often each line of the claim table has answered."""
+        return self._model.lines
 
     def _both(self, verb: str, job: str, *values: Any) -> Any:
         answer = getattr(self.store, verb)(*values)

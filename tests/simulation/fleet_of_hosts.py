@@ -249,9 +249,10 @@ class Fleet:
         return from_ms(EPOCH_MS + self.kernel.now_ms + later_ms)
 
     def histories(self) -> dict[str, list[RunRecord]]:
-        """What the store keeps, by job."""
+        """What the store keeps, by job, at the end of one of its lives."""
         names = [*(plan.name for plan in self.jobs), "deployed"]
         self.server.store.compare_what_is_kept(names)
+        self.reached.update({f"line {line:>2}": times for line, times in self.server.store.lines.items()})
         return {name: self.server.store.history(name, 1_000_000) for name in names}
 
     def log(self) -> list[Ran]:
