@@ -157,10 +157,47 @@ def serving_in_all_ways(site_type: Any, folder: Path, redis_url: str) -> Iterato
                 client.delete(key)
 
 
+UWSGI = Path(sys.executable).with_name("uwsgi")
+
+RUNSERVER = (sys.executable, "manage.py", "runserver", "--skip-checks")
+
+#: Other servers of a site, by a name for each. They begin together, while others are waited for.
+OTHERS = {
+    "runserver": (*RUNSERVER, "127.0.0.1:0"),
+    "runserver --noreload": (*RUNSERVER, "--noreload", "127.0.0.1:0"),
+    "uwsgi": (
+        *(str(UWSGI), "--http-socket", "127.0.0.1:0", "--module", "site_wsgi", "--master", "--processes", "3"),
+        *("--enable-threads", "--die-on-term"),
+    ),
+}
+
+
 @pytest.fixture(scope="module")
-def all_ways(site_type: Any, tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator[dict[str, Served]]:
+def others(site_type: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Served]]:
+    sites = {}
+    try:
+        served = {}
+        for name, command in OTHERS.items():
+            if Path(command[0]).exists():
+                site = sites[name] = site_type(tmp_path_factory.mktemp("other"))
+                site.settings["ANARCHON"]["AUTOSTART"] = True
+                # A copy, whose files may be touched.
+                passed_over = shutil.ignore_patterns("__pycache__", "*.sqlite3")
+                site.code = shutil.copytree(SITE, site.folder / "code", ignore=passed_over)
+                served[name] = Served(site, *command)
+        yield served
+    finally:
+        for site in sites.values():
+            site.close()
+
+
+@pytest.fixture(scope="module")
+def all_ways(
+    site_type: Any, tmp_path_factory: pytest.TempPathFactory, redis_url: str, request: pytest.FixtureRequest
+) -> Iterator[dict[str, Served]]:
     """The three after six slots, when each worker of one of them has been replaced."""
     with serving_in_all_ways(site_type, tmp_path_factory.mktemp("ways"), redis_url) as all_served:
+        request.getfixturevalue("others")
         recycled = all_served["max-requests"]
         recycled.until(lambda site: len(recycled.pages) > 5)
         run_slots(list(all_served.values()), 6)
@@ -266,12 +303,11 @@ def test_a_worker_that_is_told_to_end_hands_its_run_on(held: tuple[Served, Path]
     assert first["pid"] != second["pid"]
 
 
-def test_a_reload_of_runserver_goes_on_with_the_schedule_and_only_its_child_runs_jobs(make_site: MakeSite) -> None:
-    site = make_site()
-    site.settings["ANARCHON"]["AUTOSTART"] = True
-    # A copy, whose files may be touched.
-    site.code = shutil.copytree(SITE, site.folder / "code", ignore=shutil.ignore_patterns("__pycache__", "*.sqlite3"))
-    served = Served(site, sys.executable, "manage.py", "runserver", "--skip-checks", "127.0.0.1:0").visit()
+def test_a_reload_of_runserver_goes_on_with_the_schedule_and_only_its_child_runs_jobs(
+    others: dict[str, Served],
+) -> None:
+    served = others["runserver"].visit()
+    site = served.site
     served.process.until(lambda: len(site.lines(job="tick", what="end")) > 1)
     [first] = served.pages
 
@@ -293,27 +329,19 @@ def test_a_reload_of_runserver_goes_on_with_the_schedule_and_only_its_child_runs
     assert served.faults == []
 
 
-def test_runserver_without_its_reloader_runs_jobs_too(make_site: MakeSite) -> None:
-    site = make_site()
-    site.settings["ANARCHON"]["AUTOSTART"] = True
-    server = site.start_manage("runserver", "--noreload", "--skip-checks", "127.0.0.1:0")
-    server.until(lambda: site.lines(job="tick", what="end"))
-    assert {line["pid"] for line in site.lines(job="tick", what="end")} == {server.pid}
+def test_runserver_without_its_reloader_runs_jobs_too(others: dict[str, Served]) -> None:
+    served = others["runserver --noreload"]
+    served.until(lambda site: site.lines(job="tick", what="end"))
+    assert {line["pid"] for line in served.site.lines(job="tick", what="end")} == {served.process.pid}
 
 
-def test_uwsgi_runs_each_slot_once(make_site: MakeSite) -> None:
-    uwsgi = Path(sys.executable).with_name("uwsgi")
+def test_uwsgi_runs_each_slot_once(others: dict[str, Served]) -> None:
     # The extra `test` brings it; where everything must be tested, it is there.
-    if not uwsgi.exists() and not os.environ.get("CI"):
+    if not UWSGI.exists() and not os.environ.get("CI"):
         pytest.skip("There is no uwsgi beside this Python.")
-    site = make_site()
-    site.settings["ANARCHON"]["AUTOSTART"] = True
-    command = (
-        f"{uwsgi} --http-socket 127.0.0.1:0 --module site_wsgi --master --processes 3 --enable-threads --die-on-term"
-    )
-    served = Served(site, *command.split())
+    served = others["uwsgi"]
     run_slots([served], 3)
-    lines = site.lines(job="tick")
+    lines = served.site.lines(job="tick")
     assert faults_of_slots(lines) == []
     assert missing_slots(lines) == []
     assert served.process.pid not in {line["pid"] for line in lines if line["what"] == "begin"}
