@@ -113,7 +113,7 @@ class Case:
             return _asked_again(self.away, slot_ms, asked_ms)
         return min(
             (
-                _asked_again(self._unable(instance), slot_ms, asked_ms)
+                _asked_again([*self._unable(instance), *self._left_behind(instance)], slot_ms, asked_ms)
                 for instance, started_ms in self.started_ms.items()
                 if started_ms <= slot_ms
             ),
@@ -273,11 +273,18 @@ class Case:
             from_ms = to_ms(older.started_at)
         return any(begin <= began_ms + self.noise_ms and end >= from_ms for begin, end in spans)
 
+    def _left_behind(self, instance: str) -> list[tuple[int, int]]:
+        """When an instance did not ask for the job, because a handler of its own went on after its timeout."""
+        if self.expected.overlap != "skip":
+            return []
+        mine = [one for one in self.ran if one.instance_id == instance and one.told == "timeout"]
+        return [(self._over_ms(one), _NEVER_MS if one.ended_at is None else to_ms(one.ended_at)) for one in mine]
+
     def _must_be_kept(self, one: Ran, by_ms: int) -> bool:
         """Whether a run ended by itself, and its holder could store that by then: it lived, and reached the store."""
         if one.ended_at is None or one.told in ("stop", "lease-lost"):
             return False
-        ended_ms = to_ms(one.ended_at)
+        ended_ms = self._over_ms(one)
         spans = [*self.paused.get(one.instance_id, ()), *self._unable(one.instance_id)]
         return _asked_again(sorted(spans), ended_ms - self.noise_ms, ended_ms + self.noise_ms) < by_ms
 

@@ -169,6 +169,14 @@ def test_who_was_there_in_time_must_have_asked(reason: dict[str, Any]) -> None:
     assert kinds(judge(log, started={"a": at(0), "b": at(0)}, **reason)) == [("missed", 10)]
 
 
+def test_who_has_a_handler_that_went_on_after_its_timeout_does_not_ask() -> None:
+    log = [ran(0, 0.1, 12, 1, told="timeout"), *all_well()[2:]]
+    facts: dict[str, Any] = {"options": {"timeout": "2s"}, "started": {"a": at(0)}}
+    assert dict(judge(log, **facts).explained) == {"away": 1}
+    facts["started"]["b"] = at(0)
+    assert kinds(judge(log, **facts)) == [("missed", 10)]
+
+
 def test_a_dead_instance_keeps_no_run_in_the_way_for_longer_than_its_lease() -> None:
     log = [ran(0, 0.1, 2, 1, instance_id="dead"), *all_well()[3:]]
     gone = {"cut_off": {"dead": [(at(2), at(99))]}, "died": {"dead": at(2)}}
