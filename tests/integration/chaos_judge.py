@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from fleet import Fleet, Line
 
@@ -25,6 +26,8 @@ _AWAY = ("restart", "hang", "full memory", "lock", "no answer")
 
 #: A start asks for unfinished runs first, and its timers wait for that one call: at most a third of a lease.
 _RECOVERED_MS = 1_000
+
+_FAULTS = ("missed", "repeated", "overlapping", "early", "unfenced", "unrecorded", "not-due")
 
 _ALWAYS = (0, 1 << 45)
 
@@ -69,15 +72,15 @@ def table(fleet: Fleet, found: Judgement) -> str:
     """What there was and what came of it."""
     kinds = Counter(line["kind"] for line in fleet.lines("trouble"))
     takeovers = sum(1 for one in fleet.runs.read() if one.trigger == "takeover")
-    rows: list[tuple[str, Mapping[object, int] | int]] = [
+    rows: list[tuple[str, Mapping[Any, int] | int]] = [
         ("slots", found.slots),
         ("ran", found.ran),
-        ("explained", found.explained),
-        ("calls of handlers, by attempt", found.attempts),
+        ("explained", _sorted(found.explained)),
+        ("calls of handlers, by attempt", _sorted(found.attempts)),
         ("takeovers", takeovers),
         *((name, {kind: kinds[kind] for kind in group}) for name, group in _groups()),
-        ("told by workers as errors", causes_told(fleet)),
-        ("faults found", Counter(fault.kind for fault in found.faults)),
+        ("told by workers as errors", _sorted(causes_told(fleet))),
+        ("found", {kind: sum(fault.kind == kind for fault in found.faults) for kind in _FAULTS}),
     ]
     return "\n".join([f"{fleet!r}", *(f"  {name:<31}{_shown(value)}" for name, value in rows)])
 
@@ -90,17 +93,21 @@ def faults_done(fleet: Fleet) -> dict[str, int]:
 
 def causes_told(fleet: Fleet) -> Counter[str]:
     """What the workers have told of their store, by what the driver raised: once an operation and outage."""
-    return Counter(line["cause"] for line in fleet.lines("error"))
+    return Counter(str(line["cause"]) for line in fleet.lines("error"))
 
 
 def _groups() -> list[tuple[str, tuple[str, ...]]]:
     return [("faults of processes", PROCESS), ("faults of the network", NETWORK), ("faults of the store", STORE)]
 
 
-def _shown(value: Mapping[object, int] | int) -> str:
+def _sorted(counts: Mapping[Any, int]) -> dict[object, int]:
+    return dict(sorted(counts.items()))
+
+
+def _shown(value: Mapping[Any, int] | int) -> str:
     if isinstance(value, int):
         return f"{value:,}"
-    parts = ", ".join(f"{name}: {count:,}" for name, count in sorted(value.items(), key=str) if count)
+    parts = ", ".join(f"{name}: {count:,}" for name, count in value.items())
     return f"{sum(value.values()):,}" + (f" ({parts})" if parts else "")
 
 
