@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import redis
 from fleet import Fleet, Line, Worker
@@ -27,6 +28,8 @@ __all__ = [
     "Lookout",
     "Seat",
     "Trouble",
+    "asking_redis",
+    "asking_sqlite",
     "network_troubles",
     "process_troubles",
     "rage",
@@ -203,16 +206,18 @@ def sqlite_troubles(fleet: Fleet, file: Path) -> list[Trouble]:
 
 
 class Lookout:
-    """Asks the server all the time, by a way like that of any instance, and notes when it does not answer at once.
+    """Asks the store all the time, and notes when it does not answer at once.
 
-    So the judge knows of a server, or a machine, that was slow though nobody did anything to it.
+    So the judge knows of a store, or a machine, that was slow though nobody did anything to it; and of a file that
+    nobody could write to, because a process was paused in the middle of its own writing.
+
+    Args:
+        ask: returns when it was answered; called on a thread of the lookout's own.
     """
 
-    def __init__(self, fleet: Fleet, way: Way) -> None:
+    def __init__(self, fleet: Fleet, ask: Callable[[], object]) -> None:
         self._fleet = fleet
-        self._client = redis.Redis(
-            port=way.port, socket_timeout=1, socket_connect_timeout=1, retry=Retry(NoBackoff(), 0)
-        )
+        self._ask = ask
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="lookout")
         self._thread.start()
@@ -220,15 +225,29 @@ class Lookout:
     def close(self) -> None:
         self._over.set()
         self._thread.join()
-        self._client.close()
 
     def _look(self) -> None:
         while not self._over.wait(0.05):
             from_ms, began = time.time_ns() // 1_000_000, time.monotonic()
             try:
-                self._client.ping()
+                self._ask()
                 answered = True
-            except redis.RedisError:
+            except (redis.RedisError, sqlite3.Error):
                 answered = False
             if not answered or time.monotonic() - began > _AT_ONCE_S:
                 self._fleet.note("trouble", kind="no answer", whom=None, from_ms=from_ms)
+
+
+@contextmanager
+def asking_redis(way: Way) -> Iterator[Callable[[], object]]:
+    """A question by a way like that of any instance."""
+    never_again: Any = Retry(NoBackoff(), 0)
+    with redis.Redis(port=way.port, socket_timeout=1, socket_connect_timeout=1, retry=never_again) as client:
+        yield client.ping
+
+
+@contextmanager
+def asking_sqlite(file: Path) -> Iterator[Callable[[], object]]:
+    """Whether one might write, without writing."""
+    with closing(sqlite3.connect(file, isolation_level=None, timeout=1, check_same_thread=False)) as connection:
+        yield lambda: connection.executescript("BEGIN IMMEDIATE; ROLLBACK")

@@ -13,7 +13,18 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from chaos import Lookout, Seat, Trouble, network_troubles, process_troubles, rage, redis_troubles, sqlite_troubles
+from chaos import (
+    Lookout,
+    Seat,
+    Trouble,
+    asking_redis,
+    asking_sqlite,
+    network_troubles,
+    process_troubles,
+    rage,
+    redis_troubles,
+    sqlite_troubles,
+)
 from chaos_judge import causes_told, faults_done, histories_of, judged, names_of, table
 from fleet import Fleet, Line, together
 from judge import faults_of_records
@@ -89,19 +100,21 @@ def play_on_redis(
             (network_troubles(dict(zip(seats, ways, strict=True))), (0.5, 3)),
             (redis_troubles(fleet, server), (2, 7)),
         ]
-        with closing(Lookout(fleet, network.way())):
-            return weather(fleet, seats, jobs, seconds, storms, chance)
+        with asking_redis(network.way()) as ask:
+            return weather(fleet, seats, ask, jobs, seconds, storms, chance)
 
 
 def play_on_sqlite(fleet: Fleet, file: Path, jobs: Sequence[Line], seconds: float, chance: random.Random) -> None:
     seats = [Seat(fleet, name, jobs, fleet.url) for name in NAMES[:3]]
     storms = [(process_troubles(seats), (0.1, 1.0)), (sqlite_troubles(fleet, file), (1.0, 5.0))]
-    weather(fleet, seats, jobs, seconds, storms, chance)
+    with asking_sqlite(file) as ask:
+        weather(fleet, seats, ask, jobs, seconds, storms, chance)
 
 
 def weather(
     fleet: Fleet,
     seats: Sequence[Seat],
+    ask: Callable[[], object],
     jobs: Sequence[Line],
     seconds: float,
     storms: Sequence[tuple[Sequence[Trouble], tuple[float, float]]],
@@ -111,14 +124,15 @@ def weather(
         seat.start()
     for seat in seats:
         seat.wait_until_ready()
-    since_ms = now_ms() + 1_000
-    rage(seconds, storms, chance)
-    until_ms = now_ms()
-    # By then every lease that somebody left behind is over, and the grant of such a run has closed what had one.
-    settled_ms = until_ms + LEASE_MS + 500
-    for job in jobs:
-        for name in names_of(job):
-            fleet.wait_until(lambda name=name: begun_since(fleet, name, settled_ms), f"a run of {name} after all")
+    with closing(Lookout(fleet, ask)):
+        since_ms = now_ms() + 1_000
+        rage(seconds, storms, chance)
+        until_ms = now_ms()
+        # By then every lease that somebody left behind is over, and the grant of such a run has closed what had one.
+        settled_ms = until_ms + LEASE_MS + 500
+        for job in jobs:
+            for name in names_of(job):
+                fleet.wait_until(lambda name=name: begun_since(fleet, name, settled_ms), f"a run of {name} after all")
     fleet.stop()
 
     histories = histories_of(fleet, jobs)
