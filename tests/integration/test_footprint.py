@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import redis
 from fleet import Fleet, only, together
-from kept import kept
+from kept_of_fleet import kept
 
 # What allocators may keep for themselves, a heap for each of several threads: half a kilobyte that is left behind by
 # each of 10,000 runs is more. On SQLite also the pages of the file that it keeps at hand, at most 2,000 KiB for each of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 from fleet import Fleet
-from kept import changes, kept
+from kept_of_fleet import changes, kept
 from servers import RedisServer
 
 from anarchon import BackendError, JobNotRegistered, Scheduler

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from fleet import Fleet, Line, Worker, cron_at, only, together
-from kept import changes, kept
+from kept_of_fleet import changes, kept
 
 from anarchon import RunRecord
 
