@@ -1,18 +1,92 @@
-"""``anarchon demo`` from the outside: it shows what it says, says so when it does not, and leaves nothing behind."""
+"""What a newcomer tries first: the README's lines, as they stand there, and ``anarchon demo``.
+
+The demo shows what it says, says so when it does not, and leaves nothing behind.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import selectors
 import signal
 import subprocess
 import sys
+import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 Process = subprocess.Popen[str]
+
+ROOT = Path(__file__).resolve().parents[2]
+SLOTS = 4
+
+# -- the README
+
+
+def examples() -> list[str]:
+    """The Python examples of the README, in order."""
+    text = (ROOT / "README.rst").read_text(encoding="utf-8")
+    blocks = re.findall(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", text)
+    return [textwrap.dedent(block) for block in blocks]
+
+
+def python(*arguments: str, cwd: Path) -> Process:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Process], Path]]:
+    """Two processes with the first lines of the README, in a directory. They begin with the demo, before all others."""
+    directory = tmp_path_factory.mktemp("readme")
+    (directory / "jobs.py").write_text(examples()[0], encoding="utf-8")
+    workers = [python("jobs.py", cwd=directory) for _ in range(2)]
+    yield workers, directory
+    for worker in workers:
+        worker.kill()
+        worker.communicate()
+
+
+def test_the_lines_for_django_give_a_site_its_job(tmp_path: Path) -> None:
+    site = (
+        "import django\nfrom django.conf import settings\n"
+        "settings.configure(INSTALLED_APPS=['anarchon.contrib.django', 'billing'], ANARCHON={'BACKEND': 'memory://'})\n"
+        "django.setup()\n"
+        "from anarchon.contrib.django import scheduler\n"
+        "print([job.name for job in scheduler.jobs()])\n"
+    )
+    (tmp_path / "billing").mkdir()
+    (tmp_path / "billing" / "__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "billing" / "jobs.py").write_text(examples()[2], encoding="utf-8")
+    told, complaints = python("-c", site, cwd=tmp_path).communicate(timeout=100)
+    assert told == "['sync']\n", complaints
+
+
+def test_the_lines_for_flask_give_an_app_its_job(tmp_path: Path) -> None:
+    app = (
+        "\nfrom flask import Flask\napp = Flask('billing')\napp.config['ANARCHON_BACKEND'] = 'memory://'\n"
+        "cron.init_app(app)\n"
+        "with app.app_context():\n    print([job.name for job in cron.scheduler.jobs()])\n"
+    )
+    told, complaints = python("-c", examples()[3] + app, cwd=tmp_path).communicate(timeout=100)
+    assert told == "['sync']\n", complaints
+
+
+def test_the_twenty_lines_are_about_twenty() -> None:
+    lines = [line for line in examples()[0].splitlines() if line.strip()]
+    assert len(lines) <= 20
+
+
+# -- the demo
 
 
 def start(directory: Path) -> Process:
@@ -132,3 +206,44 @@ def test_the_demo_shows_the_takeover_and_judges_itself(whole: tuple[Process, Pat
     assert int(lost[1]) < int(success[1])
     told = r"none of the \d+ slots of tick and \d+ slots of report was lost( but \d+ .*)?, and no slot ran twice"
     assert re.search(told, last)
+
+
+# -- the README's two workers, which have had their time by now
+
+
+def test_the_twenty_lines_run_each_second_in_one_of_two_processes(two_workers: tuple[list[Process], Path]) -> None:
+    workers, directory = two_workers
+    watch(workers)
+    for worker in workers:
+        worker.send_signal(signal.SIGTERM)
+    ended = [worker.communicate(timeout=100) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], ended
+
+    reader = python("-c", examples()[1], cwd=directory)
+    told, complaints = reader.communicate(timeout=100)
+    assert reader.returncode == 0, complaints
+    assert "job='tick'" in told
+    assert "status='success'" in told
+
+
+def watch(workers: list[Process]) -> None:
+    """Reads what the workers print until enough seconds have been run, and checks that none was run twice.
+
+    Each has run one by then, so that it has come to where it takes a signal for what it is.
+    """
+    told = dict.fromkeys(workers, "")
+    slots: Counter[str] = Counter()
+    with selectors.DefaultSelector() as selector:
+        for worker in workers:
+            selector.register(worker.stdout, selectors.EVENT_READ, worker)
+        while len(slots) < SLOTS or not all(told.values()):
+            ready = selector.select(timeout=100)
+            assert ready, "Nothing is run any more."
+            for key, _ in ready:
+                # Past the stream's own buffer, in which lines would lie that nobody is told of.
+                told[key.data] += os.read(key.fd, 65_536).decode()
+            lines = "".join(told.values()).splitlines()
+            matches = [re.fullmatch(r"(\d\d:\d\d:\d\d) attempt 1 fence \d+", line) for line in lines]
+            assert all(matches), lines
+            slots = Counter(match[1] for match in matches if match)
+    assert max(slots.values()) == 1, slots
