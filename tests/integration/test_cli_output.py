@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import product
 from pathlib import Path
 from textwrap import dedent
 
@@ -61,17 +65,18 @@ def after_a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture
-def anarchon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Anarchon:
+def run(directory: Path, streams: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs ``anarchon`` beside ``jobs.py``, the streams as named."""
+    command = ["sh", "-c", SHELL[streams], "sh", sys.executable, "-m", "anarchon", *arguments]
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True, timeout=100)
+
+
+@pytest.fixture
+def anarchon(tmp_path: Path) -> Anarchon:
+    """Runs ``anarchon`` in a directory of the test's own."""
     (tmp_path / "jobs.py").write_text(dedent(JOBS), encoding="utf-8")
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
-
-    def run(streams: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = ["sh", "-c", SHELL[streams], "sh", sys.executable, "-m", "anarchon", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
-
-    return run
+    return partial(run, tmp_path)
 
 
 COMMANDS = [
@@ -89,17 +94,32 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize(
-    ("stdout", "why"), [("closed", "standard output is closed"), ("full", "No space left on device")]
-)
+WHY = {"closed": "standard output is closed", "full": "No space left on device"}
+
+Key = tuple[str, int]
+
+
+@pytest.fixture(scope="module")
+def answers(after_a_run: Path) -> Iterator[dict[Key, Future[subprocess.CompletedProcess[str]]]]:
+    """What becomes of each command, two at a time."""
+
+    def answer(streams: str, number: int) -> subprocess.CompletedProcess[str]:
+        directory = after_a_run.with_name(f"{streams}-{number}")
+        shutil.copytree(after_a_run, directory)
+        return run(directory, streams, *COMMANDS[number])
+
+    with ThreadPoolExecutor(2) as pool:
+        yield {key: pool.submit(answer, *key) for key in product(WHY, range(len(COMMANDS)))}
+
+
+@pytest.mark.parametrize("number", range(len(COMMANDS)), ids=[" ".join(command) for command in COMMANDS])
+@pytest.mark.parametrize("stdout", WHY)
 def test_an_answer_that_cannot_be_printed_has_a_code_of_its_own(
-    stdout: str, why: str, command: list[str], anarchon: Anarchon, after_a_run: Path, tmp_path: Path
+    stdout: str, number: int, answers: dict[Key, Future[subprocess.CompletedProcess[str]]]
 ) -> None:
-    shutil.copytree(after_a_run, tmp_path, dirs_exist_ok=True)
-    done = anarchon(stdout, *command)
+    done = answers[stdout, number].result()
     assert done.returncode == 7
-    assert done.stderr.splitlines()[-1] == f"anarchon: The answer could not be printed: {why}."
+    assert done.stderr.splitlines()[-1] == f"anarchon: The answer could not be printed: {WHY[stdout]}."
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
 
