@@ -56,12 +56,13 @@ class Watch:
     """
 
     harness: Harness
+    job: str = JOB
     runs: dict[str, list[Attempt]] = field(default_factory=dict)
 
     def take(self, step: Step) -> Any:
         before = self._look()
         answer = step.take(self.harness)
-        now_ms, after = self.harness.backend.time(JOB), self._look()
+        now_ms, after = self.harness.backend.time(self.job), self._look()
         if step.call == "claim":
             self._claimed(step.values[0], answer, now_ms, before, after)
         elif step.call == "heartbeat":
@@ -80,6 +81,10 @@ class Watch:
             assert others(before.history, key) == others(after.history, key), "4: it changed another record"
         self._always(now_ms, after)
         return answer
+
+    def look(self) -> None:
+        """To be called after each move of the clock that was not taken as a step."""
+        self._always(self.harness.backend.time(self.job), self._look())
 
     def _claimed(self, ask: ClaimRequest, reply: ClaimReply, now_ms: int, before: Seen, after: Seen) -> None:
         attempts = self.runs.get(ask.run_id, [])
@@ -152,7 +157,7 @@ class Watch:
         assert set(keys) <= {(a.request.run_id, a.reply.attempt) for a in self._attempts()}, "7: a record of nothing"
 
     def _look(self) -> Seen:
-        return Seen(self.harness.backend.active(JOB), self.harness.backend.history(JOB, 10_000))
+        return Seen(self.harness.backend.active(self.job), self.harness.backend.history(self.job, 10_000))
 
     def _holder(self, run_id: str, token: str) -> bool:
         attempts = self.runs.get(run_id, [])

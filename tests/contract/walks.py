@@ -295,7 +295,8 @@ def shorten(make: Callable[[], Harness], steps: list[Step]) -> list[Step]:
 def left_open(step: Step, model: Model) -> bool:
     """Whether the page leaves the answer open; see ``Model.left_open``."""
     if step.call == "claim":
-        return model.left_open(JOB, step.values[0].run_id, step.values[0].token)
+        ask = step.values[0]
+        return model.left_open(ask.job, ask.run_id, ask.token)
     if step.call in ("heartbeat", "finish", "release"):
-        return model.left_open(JOB, step.values[1], step.values[2])
+        return model.left_open(*step.values[:3])
     return False
