@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from servers import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -71,7 +70,7 @@ def start(site: Any, command: str) -> subprocess.Popen[str]:
         process: subprocess.Popen[str] = site.gunicorn(*arguments, **environment)
         return process
     if command == DEVELOPS:
-        arguments += ["--port", str(free_port())]
+        arguments += ["--port", "0"]
     return site.start("-m", program, *arguments, **environment)
 
 
