@@ -36,6 +36,9 @@ __all__ = [
     "server_binary",
 ]
 
+#: The ports that this process has found free for one purpose or another.
+_given_out: set[int] = set()
+
 #: How long a server may take to serve on a machine that is kept busy.
 _READY_S = 60
 
@@ -156,13 +159,17 @@ def free_port() -> int:
     """A TCP port of this host that nobody listens on, nor on the one 10,000 above, where the nodes of a cluster talk.
 
     Both lie below those that the kernel deals out (32,768 and above on Linux). One of these could be anybody's in the
-    next moment, or while a server is stopped that is to come back to it.
+    next moment, or while a server is stopped that is to come back to it. None is given out twice, for a server that has
+    one need not have been started yet.
     """
     while True:
         port = random.SystemRandom().randrange(10_000, 22_000)
+        if not _given_out.isdisjoint((port, port + 10_000)):
+            continue
         with socket.socket() as probe, socket.socket() as above, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             above.bind(("127.0.0.1", port + 10_000))
+            _given_out.update((port, port + 10_000))
             return port
 
 

@@ -222,6 +222,7 @@ def waits(servers: Replicated) -> int:
         return int(primary.info("commandstats")["cmdstat_wait"]["calls"])
 
 
+@pytest.mark.timeout(600)
 def test_the_schedule_goes_on_by_itself_when_a_primary_is_lost(tmp_path: Path) -> None:
     """Under Sentinel and in a cluster, at once: most of it is waiting."""
     side_by_side(lambda: under_sentinel(tmp_path / "sentinel"), lambda: in_a_cluster(tmp_path / "cluster"))
@@ -457,7 +458,7 @@ def side_by_side(*scenarios: Callable[[], None]) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("time", range(5))
 def test_how_long_nothing_runs_is_told(tmp_path: Path, time: int) -> None:
     side_by_side(
