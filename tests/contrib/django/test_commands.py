@@ -7,8 +7,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from anarchon.contrib.django import scheduler
 SITE = Path(__file__).parents[1] / "django_site"
 
 MakeSite = Callable[..., Any]
+Answers = dict[str, CompletedProcess[str]]
 
 
 def called(*arguments: str, **options: Any) -> str:
@@ -113,15 +116,42 @@ class TestFromAProgram:
 # -- from a shell
 
 
-def test_run_prints_the_record_and_the_code_says_how_it_ended(site: Any) -> None:
-    done = site.manage("anarchon_run", "look")
-    assert done.stdout.splitlines()[0] == "job       look"
+#: Commands that need nothing of each other, and the settings that they are given.
+ALONE: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "succeeds": (["anarchon_run", "look"], {}),
+    "fails": (["anarchon_run", "fail"], {}),
+    "misspelt": (["anarchon_run", "loook"], {}),
+    "away": (["anarchon_history", "look"], {"ANARCHON": {"BACKEND": "sqlite:////no/such/folder/jobs.db"}}),
+    "nameless": (["anarchon_run"], {}),
+    "token": (["anarchon_worker", "--http", "127.0.0.1:0", "--token", "s3cret"], {}),
+    "help": (["anarchon_worker", "--help"], {}),
+    "jobless": (["anarchon_worker"], {"ANARCHON": {"BACKEND": "memory://", "JOBS_MODULE": None}}),
+}
+
+
+@pytest.fixture(scope="module")
+def answers(site_type: Any, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """What becomes of each, two at a time."""
+
+    def answer(name: str) -> CompletedProcess[str]:
+        arguments, settings = ALONE[name]
+        site = site_type(tmp_path_factory.mktemp(name), **settings)
+        done: CompletedProcess[str] = site.manage(*arguments, check=False)
+        return done
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(ALONE, pool.map(answer, ALONE), strict=True))
+
+
+def test_run_prints_the_record_and_the_code_says_how_it_ended(answers: Answers) -> None:
+    done = answers["succeeds"]
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "job       look")
     assert done.stderr == ""
-    done = site.manage("anarchon_run", "fail", check=False)
+    done = answers["fails"]
     assert done.returncode == 1
     assert "error     ValueError: no such customer" in done.stdout
     assert done.stderr.splitlines()[-1] == "CommandError: The run of 'fail' failed."
-    done = site.manage("anarchon_run", "loook", check=False)
+    done = answers["misspelt"]
     assert (done.returncode, done.stdout) == (6, "")
     assert done.stderr.startswith("CommandError: No job named 'loook'")
 
@@ -134,29 +164,29 @@ def test_json_is_all_there_is_on_standard_output_whatever_the_handler_prints(sit
     assert json.loads(site.manage("anarchon_history", "print", "--json").stdout) == [record]
 
 
-def test_a_store_that_is_away_is_told_in_one_line(make_site: MakeSite) -> None:
-    site = make_site(ANARCHON={"BACKEND": "sqlite:////no/such/folder/jobs.db"})
-    done = site.manage("anarchon_history", "look", check=False)
+def test_a_store_that_is_away_is_told_in_one_line(answers: Answers) -> None:
+    done = answers["away"]
     assert (done.returncode, done.stdout) == (5, "")
     assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["CommandError"]
 
 
-def test_wrong_arguments_are_told_as_django_tells_them(site: Any) -> None:
-    done = site.manage("anarchon_run", check=False)
+def test_wrong_arguments_are_told_as_django_tells_them(answers: Answers) -> None:
+    done = answers["nameless"]
     assert done.returncode == 2
     assert "the following arguments are required: NAME" in done.stderr
 
 
-def test_a_token_on_the_command_line_is_refused_and_not_repeated(site: Any) -> None:
-    done = site.manage("anarchon_worker", "--http", "127.0.0.1:0", "--token", "s3cret", check=False)
+def test_a_token_on_the_command_line_is_refused_and_not_repeated(answers: Answers) -> None:
+    done = answers["token"]
     assert done.returncode == 2
     assert "every user of this host can read a command line" in done.stderr
     assert "s3cret" not in done.stderr
 
 
-def test_help_names_every_option(site: Any) -> None:
-    told = site.manage("anarchon_worker", "--help").stdout
-    assert all(option in told for option in ("--stop-timeout 25s", "--http HOST:PORT", "--token-file PATH"))
+def test_help_names_every_option(answers: Answers) -> None:
+    done = answers["help"]
+    assert done.returncode == 0
+    assert all(option in done.stdout for option in ("--stop-timeout 25s", "--http HOST:PORT", "--token-file PATH"))
 
 
 def test_a_reader_that_leaves_early_is_no_error(site: Any) -> None:
@@ -215,9 +245,7 @@ def test_a_worker_whose_run_does_not_heed_the_stop_says_so(make_site: MakeSite) 
     assert "CommandError: Not every run ended in time." in worker.told.splitlines()
 
 
-def test_a_worker_without_jobs_has_nothing_to_do(make_site: MakeSite) -> None:
-    site = make_site()
-    site.settings["ANARCHON"]["JOBS_MODULE"] = None
-    done = site.manage("anarchon_worker", check=False)
+def test_a_worker_without_jobs_has_nothing_to_do(answers: Answers) -> None:
+    done = answers["jobless"]
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("CommandError: site_settings has no jobs")

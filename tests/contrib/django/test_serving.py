@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -347,29 +346,25 @@ def test_uwsgi_runs_each_slot_once(others: dict[str, Served]) -> None:
     assert served.process.pid not in {line["pid"] for line in lines if line["what"] == "begin"}
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("migrate",),
-        ("makemigrations", "--check", "--dry-run"),
-        ("shell", "-c", "pass"),
-        ("anarchon_run", "look"),
-    ],
-)
-def test_no_other_command_starts_the_jobs(make_site: MakeSite, command: tuple[str, ...]) -> None:
-    site = make_site()
-    site.settings["ANARCHON"]["AUTOSTART"] = True
-    done = subprocess.run(
-        [sys.executable, "-c", NAMES_OF_THREADS, *command],
-        env=site._environment(),
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
-    assert done.returncode == 0, done.stderr
-    last = done.stdout.splitlines()[-1]
-    assert last.startswith("threads: MainThread")
-    assert "anarchon-timer" not in last
+COMMANDS = [
+    ("migrate",),
+    ("makemigrations", "--check", "--dry-run"),
+    ("shell", "-c", "pass"),
+    ("anarchon_run", "look"),
+]
+
+
+def test_no_other_command_starts_the_jobs(make_site: MakeSite) -> None:
+    begun = []
+    for command in COMMANDS:
+        site = make_site()
+        site.settings["ANARCHON"]["AUTOSTART"] = True
+        begun.append(site.start(sys.executable, "-c", NAMES_OF_THREADS, *command))
+    for process in begun:
+        assert process.wait() == 0, process.told
+        last = process.out.read_text(encoding="utf-8").splitlines()[-1]
+        assert last.startswith("threads: MainThread")
+        assert "anarchon-timer" not in last
 
 
 NAMES_OF_THREADS = """
