@@ -18,14 +18,16 @@ __all__ = ["causes_told", "faults_done", "histories_of", "judged", "names_of", "
 #: What a machine that is kept busy may put between an instant and what comes of it, short of standing still.
 NOISE = "500ms"
 
-#: What each kind of trouble is done to. The store is away during all of the last but one.
+#: What each kind of trouble is done to.
 PROCESS = ("kill", "stop", "pause")
 NETWORK = ("cut", "stall", "delay", "lost answers")
 STORE = ("restart", "hang", "full memory", "forgotten scripts", "lock")
-_AWAY = ("restart", "hang", "full memory", "lock", "no answer")
+_AWAY = ("restart", "hang", "full memory", "lock")
 
 #: A start asks for unfinished runs first, and its timers wait for that one call: at most a third of a lease.
 _RECOVERED_MS = 1_000
+
+_CLOSE_MS = 1_000
 
 _FAULTS = ("missed", "repeated", "overlapping", "early", "unfenced", "unrecorded", "not-due")
 
@@ -42,6 +44,7 @@ def judged(
     ready = [line["worker"] for line in fleet.lines("ready")]
     unable = {instance: _unable(lines, instance) for instance in ready}
     away = [_span(line) for line in fleet.lines("trouble") if line["kind"] in _AWAY]
+    away += _joined([_span(line) for line in fleet.lines("trouble", kind="no answer")])
     oracle = SlotOracle.of(_scheduler(jobs), from_ms(since_ms), from_ms(until_ms), NOISE)
     return oracle.judge(
         fleet.runs.read(),
@@ -140,12 +143,25 @@ def _unable(lines: Sequence[Line], instance: str) -> _Spans:
 
 def _still(lines: Sequence[Line], instance: str) -> _Spans:
     """When a process stood still: it was paused, or says itself that the machine had no time for it."""
-    return [
+    paused = [
         _span(line)
         for line in lines
-        if (line["what"] == "stood still" and line["worker"] == instance)
-        or (line["what"] == "trouble" and line["whom"] == instance and line["kind"] == "pause")
+        if line["what"] == "trouble" and line["whom"] == instance and line["kind"] == "pause"
     ]
+    return paused + _joined(
+        [_span(line) for line in lines if line["what"] == "stood still" and line["worker"] == instance]
+    )
+
+
+def _joined(spans: _Spans) -> _Spans:
+    """Between two moments of a machine that has too much to do, close to each other, it was hardly any better."""
+    joined: _Spans = []
+    for begin, end in sorted(spans):
+        if joined and begin <= joined[-1][1] + _CLOSE_MS:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((begin, end))
+    return joined
 
 
 def _span(line: Line) -> tuple[int, int]:

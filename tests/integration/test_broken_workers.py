@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pytest
 from chaos_judge import histories_of, judged
 from fleet import Fleet, Line
 
@@ -34,6 +35,7 @@ JOBS += [
 ]
 
 
+@pytest.mark.timeout(400)
 def test_the_judge_finds_what_a_broken_store_does_and_nothing_where_it_is_sound(
     make_fleet: Callable[[str], Fleet],
 ) -> None:
@@ -41,7 +43,7 @@ def test_the_judge_finds_what_a_broken_store_does_and_nothing_where_it_is_sound(
     fleet.start_all(NAMES, JOBS, runs=True, script="broken_worker.py")
     since_ms = time.time_ns() // 1_000_000 + 1_000
     # On a machine that stands still again and again a fault may have its excuse; the next one will have none.
-    fleet.wait_until(lambda: not missing(judge(fleet, since_ms, settled_ms())), "every fault is found")
+    fleet.wait_until(lambda: not missing(judge(fleet, since_ms, settled_ms())), "every fault is found", timeout_s=240)
     until_ms = settled_ms()
     fleet.stop()
     found = judge(fleet, since_ms, until_ms)

@@ -36,6 +36,9 @@ from anarchon.testing import Judgement
 LEASE_MS = 3_000
 OPTIONS = {"lease": "3s", "history_limit": 10_000}
 
+#: A machine that has far too much to do comes to it in the end.
+PATIENTLY_S = 240
+
 NAMES = ("one", "two", "three", "four", "five", "six")
 
 
@@ -58,7 +61,7 @@ def jobs(copies: int) -> list[Line]:
 @pytest.mark.parametrize(
     ("seconds", "copies"),
     [
-        pytest.param(30, 4, marks=pytest.mark.timeout(400)),
+        pytest.param(30, 4, marks=pytest.mark.timeout(600)),
         pytest.param(300, 20, marks=[pytest.mark.soak, pytest.mark.timeout(1200)]),
     ],
 )
@@ -132,7 +135,9 @@ def weather(
         settled_ms = until_ms + LEASE_MS + 500
         for job in jobs:
             for name in names_of(job):
-                fleet.wait_until(lambda name=name: begun_since(fleet, name, settled_ms), f"a run of {name} after all")
+                fleet.wait_until(
+                    lambda name=name: begun_since(fleet, name, settled_ms), f"a run of {name} after all", PATIENTLY_S
+                )
     fleet.stop()
 
     histories = histories_of(fleet, jobs)
