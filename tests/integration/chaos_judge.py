@@ -27,11 +27,12 @@ _AWAY = ("restart", "hang", "full memory", "lock")
 #: A start asks for unfinished runs first, and its timers wait for that one call: at most a third of a lease.
 _RECOVERED_MS = 1_000
 
+#: How close to each other two moments are between which a busy machine was hardly any better.
 _CLOSE_MS = 1_000
 
 _FAULTS = ("missed", "repeated", "overlapping", "early", "unfenced", "unrecorded", "not-due")
 
-_ALWAYS = (0, 1 << 45)
+_FOREVER_MS = 1 << 45
 
 _Spans = list[tuple[int, int]]
 
@@ -135,7 +136,7 @@ def _unable(lines: Sequence[Line], instance: str) -> _Spans:
         if line["what"] == "ready" and line["worker"] == instance:
             spans.append((0, line["wall_ms"]))
         elif line["what"] == "trouble" and line["whom"] == instance and line["kind"] in ("kill", "stop"):
-            spans.append((line["from_ms"], _ALWAYS[1]))
+            spans.append((line["from_ms"], _FOREVER_MS))
         elif line["what"] == "trouble" and line["whom"] == instance.rpartition(".")[0]:
             spans.append(_span(line))
     return spans
@@ -154,7 +155,7 @@ def _still(lines: Sequence[Line], instance: str) -> _Spans:
 
 
 def _joined(spans: _Spans) -> _Spans:
-    """Between two moments of a machine that has too much to do, close to each other, it was hardly any better."""
+    """What is close to each other makes one."""
     joined: _Spans = []
     for begin, end in sorted(spans):
         if joined and begin <= joined[-1][1] + _CLOSE_MS:
