@@ -22,6 +22,7 @@ class Mutant:
         fault: what the broken rules do.
         old, new: the snippet, which is there exactly once, and what stands in its place.
         of: the module that has the snippet.
+        noticed_by: the test, as ``file::name``, where walks seldom come by; empty: the walks beside the model.
     """
 
     rule: str
@@ -29,6 +30,7 @@ class Mutant:
     old: str
     new: str
     of: ModuleType = claims
+    noticed_by: str = ""
 
     def rules(self) -> ModuleType:
         """The module ``claims`` with the fault in it."""
@@ -121,7 +123,13 @@ MUTANTS = [
         "    if True:\n        if slot_ms",
     ),
     Mutant("10", "what has passed may start", PASSED, "if False:"),
-    Mutant("10", "the newest slot has not passed", PASSED, PASSED.replace("slot_ms <= latest", "slot_ms < latest")),
+    Mutant(
+        "10",
+        "the newest slot has not passed",
+        PASSED,
+        PASSED.replace("slot_ms <= latest", "slot_ms < latest"),
+        noticed_by="test_first_claims.py::test_finished_run_that_was_forgotten_has_passed",
+    ),
     Mutant("10", "latest counts only in the past", PASSED, PASSED.replace("latest_ms <= now", "latest_ms < now")),
     Mutant("10", "a latest in the future stops the job", PASSED, PASSED.replace(" <= now_ms", "")),
     Mutant("11", "nothing is late", LATE, "if False:"),
@@ -296,6 +304,18 @@ MUTANTS = [
         "    job.history_limit = request.history_limit\n",
         "",
     ),
-    Mutant("remembered", "for ten minutes however long the lease", "max(REMEMBER_MS, 2 * run.lease_ms)", "REMEMBER_MS"),
-    Mutant("remembered", "for two leases however short", "max(REMEMBER_MS, 2 * run.lease_ms)", "2 * run.lease_ms"),
+    Mutant(
+        "remembered",
+        "for ten minutes however long the lease",
+        "max(REMEMBER_MS, 2 * run.lease_ms)",
+        "REMEMBER_MS",
+        noticed_by="test_what_is_kept.py::test_end_is_remembered_for_ten_minutes_and_for_two_leases",
+    ),
+    Mutant(
+        "remembered",
+        "for two leases however short",
+        "max(REMEMBER_MS, 2 * run.lease_ms)",
+        "2 * run.lease_ms",
+        noticed_by="test_what_is_kept.py::test_end_is_remembered_for_ten_minutes_and_for_two_leases",
+    ),
 ]

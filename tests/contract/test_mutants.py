@@ -51,6 +51,11 @@ def test_rules_without_a_fault_are_not_noticed(monkeypatch: pytest.MonkeyPatch) 
     assert not any(first_difference(MemoryHarness, seed, 300) for seed in range(10))
 
 
-def test_every_line_of_the_claim_table_has_a_mutant() -> None:
+def test_the_table_names_the_tests_that_are_named_here() -> None:
+    assert {str(mutant) for mutant in MUTANTS if mutant.noticed_by} == set(BY_NAME)
+
+
+def test_every_line_of_the_claim_table_and_every_other_call_has_a_mutant() -> None:
     lines = {line for mutant in MUTANTS for line in mutant.rule.split(", ")}
-    assert {str(number) for number in range(1, 15)} <= lines
+    calls = {"heartbeat", "finish", "release", "save_result", "active"}
+    assert {str(number) for number in range(1, 15)} | calls <= lines
