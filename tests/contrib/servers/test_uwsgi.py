@@ -78,6 +78,19 @@ def test_without_a_master_the_processes_that_serve_start_the_first_one_included(
         assert len({line["instance"] for line in server.lines("start")}) == count
 
 
+def test_without_enable_threads_jobs_run_all_the_same_or_the_log_says_what_to_set(serve: Serve) -> None:
+    """Newer releases have threads whatever they are told; 2.0.21 does as it is told."""
+    server = serve("sqlite", *(option for option in MASTER if option != "--enable-threads"))
+    [told] = server.wait_for("told", 1)
+    if "enable-threads" in told["sentence"]:
+        assert server.wait_until(server.get, "an answer") != 0
+        assert "ERROR uWSGI runs no threads here" in server.output
+        assert server.lines("start") == server.lines("begin") == []
+    else:
+        server.wait_for("begin", 1)
+    assert server.end(signal.SIGINT) == 0
+
+
 def test_the_hooks_of_others_are_called_beside_ours(serve: Serve) -> None:
     wishes = [("decorated",), ("decorated-later",), ("own",), ("own", "decorated-later")]
     with_master = [serve("sqlite", *MASTER, "--processes", "2", hooks=hooks) for hooks in wishes]
