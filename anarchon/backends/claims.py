@@ -36,9 +36,9 @@ def claim(job: JobState, request: ClaimRequest, now_ms: int) -> ClaimReply:
 
 def heartbeat(job: JobState, run_id: str, token: str, lease_ms: int, now_ms: int) -> Verdict:
     _cut_leases(job, now_ms)
-    if job.ended_by(run_id, token) is not None:
-        return Verdict.FINISHED
     run = _held(job, run_id, token)
+    if run is None and job.ended_by(run_id, token) is not None:
+        return Verdict.FINISHED
     if run is None:
         return Verdict.LOST
     if not run.live(now_ms):
@@ -61,9 +61,9 @@ def finish(job: JobState, run_id: str, token: str, record: RunRecord, now_ms: in
 
 
 def release(job: JobState, run_id: str, token: str, record: RunRecord, counts: bool, now_ms: int) -> Verdict:
-    if job.ended_by(run_id, token) is not None:
-        return Verdict.OK
     run = _held(job, run_id, token)
+    if run is None and job.ended_by(run_id, token) is not None:
+        return Verdict.OK
     if run is None:
         return Verdict.LOST
     if run.manual:

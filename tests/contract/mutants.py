@@ -255,8 +255,8 @@ MUTANTS = [
     Mutant(
         "release",
         "a repeat is lost",
-        "Verdict:\n    if job.ended_by(run_id, token) is not None:\n        return Verdict.OK\n",
-        "Verdict:\n",
+        "    if run is None and job.ended_by(run_id, token) is not None:\n        return Verdict.OK\n",
+        "",
     ),
     Mutant("release", "the lease lasts on", "        run.released = True\n", ""),
     Mutant("release", "every attempt counts", "        run.counted -= 0 if counts else 1\n", ""),

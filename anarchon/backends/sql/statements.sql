@@ -36,7 +36,8 @@ DELETE FROM runs WHERE job = :job AND run_id = :run_id;
 SELECT finished FROM ended WHERE job = :job AND run_id = :run_id AND finished <> 0 LIMIT 1;
 
 -- name: ended_by
-SELECT finished FROM ended WHERE job = :job AND run_id = :run_id AND token = :token ORDER BY id LIMIT 1;
+-- A token may have done both, where its release was remembered for longer than the end of the run that followed.
+SELECT finished FROM ended WHERE job = :job AND run_id = :run_id AND token = :token ORDER BY finished DESC LIMIT 1;
 
 -- name: remember
 INSERT INTO ended (job, run_id, token, finished, keep_until_ms)
