@@ -28,7 +28,7 @@ _AWAY = ("restart", "hang", "full memory", "lock")
 _RECOVERED_MS = 1_000
 
 #: How close to each other two moments are between which a busy machine was hardly any better.
-_CLOSE_MS = 1_000
+_CLOSE_MS = 1_500
 
 _FAULTS = ("missed", "repeated", "overlapping", "early", "unfenced", "unrecorded", "not-due")
 
