@@ -550,8 +550,16 @@ def test_a_run_is_refused_beside_one_elsewhere_and_its_holder_is_named(
 
 
 def test_a_run_while_the_process_stops_is_refused(make: Make, operator: Client, gate: threading.Event) -> None:
-    scheduler = make().every("sync", "1h", nothing).every("slow", "1h", lambda: gate.wait(REAL_SECONDS))
+    begun = threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        gate.wait(REAL_SECONDS)
+
+    scheduler = make().every("sync", "1h", nothing).every("slow", "1h", slow)
     scheduler.run_now("slow", wait=0)
+    # A run that has not begun when the stop comes never begins, and then there is nothing to wait for.
+    assert begun.wait(REAL_SECONDS)
     assert not scheduler.stop("0s")
     assert "Job 'sync' was not run: this scheduler is stopping." in text_of(press(operator, "sync"))
 
