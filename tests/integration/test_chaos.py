@@ -146,7 +146,7 @@ def weather(
     assert found.faults == [], "\n".join(map(str, found.faults))
     assert found.ran > 0
     # And what the listeners were told is what the store has kept.
-    assert [fault for job in histories for fault in faults_of_records(fleet.lines(), job, histories[job])] == []
+    assert [fault for job in histories for fault in faults_of_records(fleet.lines(job=job), job, histories[job])] == []
     return found
 
 
