@@ -152,6 +152,15 @@ class Watched(Replicated):
                 epochs.append(int(_master(watcher)["config-epoch"]))
         return max(epochs)
 
+    def settled(self, replicas: int) -> bool:
+        """Whether the primary that the sentinels name is followed by so many."""
+        primary, follow = self.named(), 0
+        for server in (self.primary, *self.replicas):
+            with suppress(redis.RedisError), self.admin(server) as node:
+                told = node.info("replication")
+                follow += told.get("master_port") == primary.port and told["master_link_status"] == "up"
+        return follow == replicas
+
     def named(self) -> RedisServer:
         """The server that most of the sentinels name as the primary."""
         told = []
