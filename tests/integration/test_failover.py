@@ -137,7 +137,7 @@ class TestWaitReplicas:
         """A pool hands out any of its connections, and one that was made anew has nothing to wait for.
 
         1. the claim is granted on connection A, and no replica has it
-        2. WAIT is sent on B, of which the replica has all that it ever wrote: nothing (an older server may wait even so)
+        2. WAIT is sent on B, of which the replica has all that it ever wrote: nothing (older servers may wait even so)
         3. were that believed, the claim would be
         """
 
