@@ -21,9 +21,12 @@ from model import REMEMBERED_MS
 from walks import Grant, ModelHarness, Step, left_open
 
 from anarchon.durations import to_ms
-from anarchon.records import ClaimReply, ClaimRequest, Mode, Outcome
+from anarchon.records import ClaimReply, ClaimRequest, Mode, Outcome, RunRecord
 
 JOBS = ("sync", "export")
+
+#: The attempt in a record that is of no attempt that anybody won.
+NOBODYS = 50
 
 #: How far the clocks of instances are from the store's. It is never sent, and shows only in the slots they ask for.
 CLOCKS = {"right": 0, "behind": -SLOT_EVERY_MS, "ahead": SLOT_EVERY_MS}
@@ -65,7 +68,7 @@ class Stores(RuleBasedStateMachine):
         self.memory = MemoryHarness()
         # Memory beside memory would prove nothing.
         self.beside = [self.model] if isinstance(self.store, MemoryHarness) else [self.memory, self.model]
-        self.granted: dict[tuple[str, str], ClaimReply] = {}
+        self.granted: dict[tuple[str, str], Grant] = {}
         self.names = 0
         self.moved_ms = 0
 
@@ -142,13 +145,14 @@ class Stores(RuleBasedStateMachine):
     def save_result(self, ask: Step, status: str) -> Any:
         of = ask.values[0]
         if self.promised and (of.job, of.token) not in self.granted:
-            return multiple()
+            return multiple()  # it would be the record of nothing
         record = self.grant_of(of).record(status, self.now_ms, lease_lost=True)
         return self.take(Step("save_result", (of.job, record)))
 
     @rule(call=calls)
     def repeat(self, call: Step) -> None:
-        self.take(call)
+        if call.call != "save_result" or self.is_of_now(*call.values):
+            self.take(call)
 
     @rule(job=JOB, limit=st.integers(0, 3))
     def read(self, job: str, limit: int) -> None:
@@ -160,8 +164,8 @@ class Stores(RuleBasedStateMachine):
     def forget(self, job: str) -> None:
         self.upsets -= 1
         self.take(Step("forget", (job,)))
-        # Fences may begin again, and two records of one fence have no order.
-        self.granted = {key: reply for key, reply in self.granted.items() if key[0] != job}
+        # Fences may begin again, and two records of one fence have no order: so none of an earlier time comes back.
+        self.granted = {key: grant for key, grant in self.granted.items() if key[0] != job}
 
     # -- the store's clock
 
@@ -233,8 +237,13 @@ class Stores(RuleBasedStateMachine):
 
     def grant_of(self, ask: ClaimRequest) -> Grant:
         """The attempt that the token won last; or else one that nobody ever won, with a fence of its own."""
-        none = ClaimReply(Outcome.WON, self.now_ms, attempt=50, fence=int(ask.token[1:]))
-        return Grant(ask, self.granted.get((ask.job, ask.token), none))
+        nobodys = Grant(ask, ClaimReply(Outcome.WON, self.now_ms, attempt=NOBODYS, fence=int(ask.token[1:])))
+        return self.granted.get((ask.job, ask.token), nobodys)
+
+    def is_of_now(self, job: str, record: RunRecord) -> bool:
+        """Whether the record is of no attempt at all, or of one that was won since the job was forgotten last."""
+        won = ((g.request.job, g.request.run_id, g.reply.attempt, g.reply.fence) for g in self.granted.values())
+        return record.attempt == NOBODYS or (job, record.run_id, record.attempt, record.fence) in won
 
     def end(self, call: str, ask: Step, token: str, status: str, *counts: bool) -> Step:
         of = ask.values[0]
@@ -251,7 +260,7 @@ class Stores(RuleBasedStateMachine):
         for other in self.beside:
             same(step, other, step.take(other), answer)
         if step.call == "claim" and answer.outcome is Outcome.WON:
-            self.granted[job, step.values[0].token] = answer
+            self.granted[job, step.values[0].token] = Grant(step.values[0], answer)
         if look:
             self.look(job)
         return step
