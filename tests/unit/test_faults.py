@@ -18,7 +18,9 @@ ROOT = HERE.parents[1]
 def run(*tests: str) -> pytest.ExitCode | int:
     """Runs tests of this folder, inside of this process."""
     here = [f"--rootdir={ROOT}", f"--config-file={ROOT}/setup.cfg"]
-    return pytest.main([*(f"{HERE}/{test}" for test in tests), *here, "-q", "-s", "-p", "no:cacheprovider", "-o", "timeout=0"])
+    return pytest.main(
+        [*(f"{HERE}/{test}" for test in tests), *here, "-q", "-s", "-p", "no:cacheprovider", "-o", "timeout=0"]
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
