@@ -356,8 +356,14 @@ class Conduct:
 
     @property
     def _knows_the_time(self) -> bool:
-        """And for a while: what was armed by a clock that was wrong is asked for all the same."""
-        return self._knows_time_from_ms is not None and self._now_ms - self._knows_time_from_ms > 10_000
+        """And for a while, not counting pauses: what was armed by a clock that was wrong is asked for all the same."""
+        if self._knows_time_from_ms is None:
+            return False
+        since_ms = self._knows_time_from_ms
+        for begin_ms, end_ms in self._host.paused_ms:
+            if begin_ms <= since_ms + 10_000:
+                since_ms = max(since_ms, end_ms)
+        return self._now_ms - since_ms > 10_000
 
     def _complain(self, *complaints: str) -> None:
         for what in complaints if self._host.fleet.judges_conduct else ():
