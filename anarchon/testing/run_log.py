@@ -79,11 +79,12 @@ class RunLog:
             OSError: the file could not be read.
         """
         begun: dict[tuple[Any, ...], Ran] = {}
-        with open(self._path, encoding="utf-8") as lines:
+        # Bytes: what is no text at all is no line of ours either.
+        with open(self._path, "rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
                     _take(json.loads(line), begun)
-                except (ValueError, LookupError, TypeError):
+                except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
                     raise ConfigurationError(f"{self._path}:{number} is no line of a run log.") from None
         return list(begun.values())
 

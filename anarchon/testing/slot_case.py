@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from anarchon.durations import from_ms, to_ms
+from anarchon.errors import ConfigurationError
 from anarchon.records import RunRecord, iso
 from anarchon.testing.run_log import Ran
 
@@ -82,7 +83,8 @@ class Case:
 
     def _missed(self, explained: Counter[str]) -> Iterator[Fault]:
         begun = {to_ms(one.slot) for one in self.ran}
-        granted = {to_ms(slot) for slot, _ in self.records or {}}
+        # A success is no reason for a slot that did not run: it only says that it did.
+        granted = {to_ms(slot) for (slot, _), kept in (self.records or {}).items() if kept.status != "success"}
         busy = self._busy() if self.expected.overlap == "skip" else []
         for slot_ms, next_ms in pairwise([*self.expected.slots_ms, _NEVER_MS]):
             if slot_ms in begun:
@@ -143,18 +145,25 @@ class Case:
             successes = [attempt for attempt in times if self._succeeded(slot_ms, attempt)]
             if len(successes) > 1 or (successes and max(times) > successes[0]):
                 yield self._fault("repeated", slot_ms, f"it ran again after attempt {successes[0]} had succeeded.")
-            for older, newer in () if successes else pairwise(attempts):
-                if newer.attempt > older.attempt and self._must_be_kept(older, to_ms(newer.started_at)):
+            for older, newer in pairwise(attempts):
+                if older.attempt in successes or newer.attempt <= older.attempt or self._came_too_late(older):
+                    continue
+                if self._must_be_kept(older, to_ms(newer.started_at)):
                     what = f"{_told(newer)} began though {_told(older)} had ended, and could tell the store."
                     yield self._fault("repeated", slot_ms, what)
 
     def _overlapping(self) -> Iterator[Fault]:
         groups = [self.ran] if self.expected.overlap == "skip" else list(self._runs().values())
         for group in groups:
+            begun_ms = [to_ms(one.started_at) for one in group]
+            # When the first began of those that have a run's place or a later one: most runs have none to look at.
+            first_ms = list(accumulate(reversed(begun_ms), min))[::-1]
             for number, older in enumerate(group):
                 until_ms = self._over_ms(older)
-                for newer in group[number + 1 :]:
-                    began_ms = to_ms(newer.started_at)
+                for later in range(number + 1, len(group)):
+                    if first_ms[later] >= until_ms - self.noise_ms:
+                        break
+                    newer, began_ms = group[later], begun_ms[later]
                     if began_ms < until_ms - self.noise_ms and not self._knew(older, began_ms):
                         more = f", for {until_ms - began_ms} ms more" if until_ms < _NEVER_MS else ""
                         what = f"{_told(newer)} began while {_told(older)} went on{more}."
@@ -189,6 +198,12 @@ class Case:
                 yield self._fault("unrecorded", slot_ms, f"{_told(one)} has no record.")
             elif record is not None and record.status == "success" and one.ended_at is None:
                 yield self._fault("unrecorded", slot_ms, f"{_told(one)} is a success in its record, and never ended.")
+        # Runs by hand, and those of other times, may be of a log that is not at hand.
+        begun, due = {(one.slot, one.attempt) for one in self.ran}, set(self.expected.slots_ms)
+        for (slot, attempt), record in self.records.items():
+            if record.status == "success" and (slot, attempt) not in begun and to_ms(slot) in due:
+                what = f"attempt {attempt} is a success in its record, and no handler was called for it."
+                yield self._fault("unrecorded", to_ms(slot), what)
         # Whatever became of an attempt, it is recorded by the time that the next one is granted.
         newest = Counter[datetime]()
         for slot, attempt in [*self.records, *((one.slot, one.attempt) for one in self._of_slots())]:
@@ -219,6 +234,11 @@ class Case:
     def _succeeded(self, slot_ms: int, attempt: int) -> bool:
         record = (self.records or {}).get((from_ms(slot_ms), attempt))
         return record is not None and record.status == "success" and not record.lease_lost
+
+    def _came_too_late(self, one: Ran) -> bool:
+        """Whether its end found that another one held the run, and was recorded beside it."""
+        record = (self.records or {}).get((one.slot, one.attempt))
+        return record is not None and record.lease_lost
 
     def _busy(self) -> list[tuple[int, int, int]]:
         """When a run stood in the way of others, after its slot: until its end was stored, or its lease was over.
@@ -300,8 +320,15 @@ class Case:
 
 
 def merged(spans: Iterable[Span]) -> list[tuple[int, int]]:
+    """In order, and none that touches another.
+
+    Raises:
+        ConfigurationError: one ends before it begins, which would explain nothing.
+    """
     merged: list[tuple[int, int]] = []
     for begin, end in sorted((to_ms(begin), to_ms(end)) for begin, end in spans):
+        if end < begin:
+            raise ConfigurationError(f"A span ends before it begins: from {from_ms(begin)} to {from_ms(end)}.")
         if merged and begin <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from anarchon.durations import Duration, from_ms, parse_duration, to_ms
+from anarchon.options import parse_options
 from anarchon.records import RunRecord
 from anarchon.scheduler import Scheduler
 from anarchon.testing.run_log import Ran
@@ -84,15 +85,21 @@ class SlotOracle:
         lease: Duration = "30s",
         timeout: Duration | None = None,
     ) -> SlotOracle:
-        """Expects a job at these slots; its options are what it was registered with. Returns the oracle."""
+        """Expects a job at these slots; its options are what it was registered with. Returns the oracle.
+
+        Raises:
+            ConfigurationError: an option that no job could have.
+        """
+        given = {"overlap": overlap, "max_attempts": max_attempts, "max_late": max_late}
+        told = parse_options({**given, "jitter": jitter, "lease": lease, "timeout": timeout})
         self._expected[job] = Expected(
             sorted(to_ms(slot) for slot in slots),
-            overlap,
-            max_attempts,
-            parse_duration(max_late, "max_late"),
-            parse_duration(jitter, "jitter"),
-            parse_duration(lease, "lease"),
-            None if timeout is None else parse_duration(timeout, "timeout"),
+            told["overlap"],
+            told["max_attempts"],
+            told["max_late"],
+            told["jitter"],
+            told["lease"],
+            told["timeout"],
         )
         return self
 

@@ -103,10 +103,22 @@ def test_a_fence_that_was_granted_twice_is_read_twice(tmp_path: Path) -> None:
     assert [ran.fence for ran in RunLog(path).read()] == [7, 7]
 
 
-@pytest.mark.parametrize("line", ["half a li", "[]", "{}", '{"what": "rest", "at_ms": 1}', '"begin"'])
+_FAR = {"what": "begin", "at_ms": 1e99, "job": "sync", "slot_ms": 0, "fence": 7, "instance_id": "a", "attempt": 1}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("half a li", "[]", "{}", '{"what": "rest", "at_ms": 1}', '"begin"'),
+        json.dumps({**_FAR, "trigger": "scheduled"}),
+        "[" * 100_000,
+        "\udcff\udcfe",
+    ],
+    ids=["half", "list", "nothing", "rest", "text", "far", "deep", "bytes"],
+)
 def test_a_line_of_somebody_else_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "runs.jsonl"
-    path.write_text(line + "\n", encoding="utf-8")
+    path.write_bytes(line.encode(errors="surrogateescape") + b"\n")
     with pytest.raises(ConfigurationError, match=r"runs.jsonl:1 is no line of a run log"):
         RunLog(path).read()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anarchon import MemoryBackend, RunRecord, Scheduler
+from anarchon import ConfigurationError, MemoryBackend, RunRecord, Scheduler
 from anarchon.testing import Judgement, Ran, SlotOracle
 
 START = datetime(2026, 3, 1, tzinfo=timezone.utc)
@@ -275,6 +275,14 @@ def test_a_manual_run_is_due_when_it_is_asked_for() -> None:
     assert kinds(judge(log)) == []
 
 
+@pytest.mark.parametrize("kept", ["lost", "failed"])
+def test_an_attempt_that_ended_by_itself_is_repeated_whatever_is_kept_of_the_two(kept: str) -> None:
+    log = [*all_well(), ran(30, 34, 35, 5, attempt=2, instance_id="b")]
+    records = {"sync": [*map(record, (0, 10, 20)), record(30, kept), record(30, attempt=2)]}
+    assert kinds(judge(log, records=records)) == [("repeated", 30)]
+    assert kinds(judge(log, records=records, paused={"a": [(at(32), at(33))]})) == []
+
+
 # -- overlapping, early, unfenced
 
 
@@ -282,6 +290,11 @@ def test_a_run_that_began_before_an_older_one_was_over_overlaps() -> None:
     log = [ran(0, 0.1, 12, 1), *all_well()[1:]]
     assert kinds(judge(log)) == [("overlapping", 10)]
     assert kinds(judge(log, options={"overlap": "allow"})) == []
+
+
+def test_a_run_overlaps_though_one_that_was_granted_before_it_began_after_the_older_one_was_over() -> None:
+    log = [ran(0, 0.1, 6, 1), *all_well()[1:], ran(4, 4, 5, 9, trigger="manual")]
+    assert kinds(judge(log)) == [("overlapping", 4)] * 4
 
 
 def test_attempts_of_one_run_overlap_even_under_allow() -> None:
@@ -393,6 +406,38 @@ def test_an_attempt_of_which_only_a_record_tells_is_looked_for_too() -> None:
 def test_a_success_that_never_ended_is_unrecorded() -> None:
     log = [*all_well()[:3], ran(30, 30.1, None, 4, instance_id="dead")]
     assert kinds(judge(log, records=records_of(log), died={"dead": at(31)})) == [("unrecorded", 30)]
+
+
+def test_a_success_of_a_slot_that_did_not_run_is_no_reason() -> None:
+    log = all_well()[:3]
+    assert kinds(judge(log, records=records_of(all_well()))) == [("missed", 30), ("unrecorded", 30)]
+
+
+def test_a_success_of_an_attempt_that_did_not_run_is_unrecorded() -> None:
+    log = [*all_well()[:3], ran(30, 30.1, None, 4, instance_id="dead")]
+    records = {"sync": [*map(record, (0, 10, 20)), record(30, "lost"), record(30, attempt=2)]}
+    assert kinds(judge(log, records=records, died={"dead": at(31)})) == [("unrecorded", 30)]
+
+
+def test_the_records_of_another_time_may_have_another_log() -> None:
+    before = [record(-10), *map(record, (0, 10, 20, 30))]
+    assert kinds(judge(all_well(), records={"sync": before})) == []
+
+
+# -- what it is told
+
+
+@pytest.mark.parametrize("option", [{"overlap": "Skip"}, {"max_attempts": 0}, {"max_attempts": "3"}, {"lease": "0s"}])
+def test_an_option_that_no_job_could_have_is_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="must be"):
+        judge(all_well(), options=option)
+
+
+@pytest.mark.parametrize("what", ["paused", "cut_off", "away"])
+def test_a_span_that_ends_before_it_begins_is_refused(what: str) -> None:
+    spans = [(at(2), at(1))]
+    with pytest.raises(ConfigurationError, match="ends before it begins"):
+        judge(all_well(), **{what: spans if what == "away" else {"a": spans}})
 
 
 def test_a_job_that_nobody_expects_is_judged_all_the_same() -> None:
