@@ -16,6 +16,8 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 from servers import RedisServer
 
+from anarchon import BackendError
+
 __all__ = ["DOWN_AFTER_MS", "Cluster", "Replicated", "Watched", "until"]
 
 #: So long a server is silent before the others call it down. On a machine that is kept busy one may be that by chance.
@@ -40,7 +42,7 @@ def until(holds: Callable[[], bool], what: str, timeout_s: float = 240) -> None:
         try:
             if holds():
                 return
-        except (redis.RedisError, OSError):
+        except (redis.RedisError, BackendError, OSError):
             pass
         assert time.monotonic() < deadline, f"not in time: {what}"
         time.sleep(0.05)

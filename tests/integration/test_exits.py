@@ -24,7 +24,10 @@ import atexit, os, sys, threading
 at_last = []
 atexit.register(lambda: [call() for call in at_last])
 
-from anarchon import Scheduler, open_backend
+from anarchon import Scheduler, open_backend, process
+
+# Two seconds may be too few on a busy machine for a run that heeds its stop.
+process._EXIT_GRACE_MS = 60_000
 
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())

@@ -231,10 +231,24 @@ class Served:
         faults += [f"The slot {slot} has run {count} times." for slot, count in slots.items() if count > 1]
         return faults
 
+    def untrue(self) -> list[str]:
+        """What the history tells otherwise than it was; a run that met the end of its process may not have begun."""
+        begun = Counter(line["slot"] for line in self.lines("begin"))
+        told = Counter(record.slot.timestamp() for record in self.history() if record.status == "success")
+        faults = [
+            f"The slot {slot} has not succeeded as often as it began." for slot in (begun - told) + (told - begun)
+        ]
+        others = {record.status for record in self.history()} - {"success", "interrupted"}
+        return [*faults, *(f"A run of this job cannot be {status}." for status in others)]
+
+    def has_run_after(self, first: int) -> bool:
+        """Whether a process that started after so many others has run the job."""
+        return not set(self.pids("start")[first:]).isdisjoint(self.pids("begin"))
+
     def missing(self) -> list[float]:
-        """The slots between the first run and the last that nobody has run; nor has a busy machine come too late to."""
+        """The slots between the first run and the last that nobody has run, nor passed over, as on a busy machine."""
         slots = [line["slot"] for line in self.lines("begin")]
-        told = {*slots, *(line["slot"] for line in self.lines("late"))}
+        told = {*slots, *(line["slot"] for line in self.lines("passed-over"))}
         return [slot for slot in range(int(min(slots)), int(max(slots))) if slot not in told]
 
 

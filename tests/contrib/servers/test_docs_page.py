@@ -78,8 +78,10 @@ def test_three_workers_share_the_slots_started_by_themselves_or_by_hand(serve: S
     for server, home in zip(servers, homes, strict=True):
         assert server.end(signal.SIGTERM) == 0
         records = history(home)
-        assert {record.status for record in records} == {"success"}
-        assert len({record.slot for record in records}) == len(records) >= 3
+        slots = [record.slot for record in records if record.status == "success"]
+        assert len(set(slots)) == len(slots) >= 3
+        # One that met the end of its process may not have begun.
+        assert {record.status for record in records} <= {"success", "interrupted"}
         assert all(f"-{server.process.pid}-" not in record.instance_id for record in records)
 
 
@@ -93,4 +95,6 @@ def test_a_server_that_is_told_to_wait_ends_when_its_runs_have(serve: Serve, tmp
         server.tell()
     for server, home in zip(servers, homes, strict=True):
         assert server.end(signal.SIGTERM) == 0
-        assert {record.status for record in history(home)} == {"success"}
+        statuses = [record.status for record in history(home)]
+        assert statuses.count("success") == server.output.count("begun") > 0
+        assert set(statuses) <= {"success", "interrupted"}
