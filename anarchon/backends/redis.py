@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any, TypeVar
 
+import redis
 from redis.client import NEVER_DECODE
 from redis.exceptions import NoScriptError
 
@@ -186,26 +188,12 @@ class RedisBackend(LeaseBackend):
         return name
 
     def advice(self) -> list[str]:
-        facts = self._source.ask(_facts)
+        wanted = self._source.wait_replicas or 0
+        told = self._source.ask(lambda client: _facts(client, each=wanted > 0))
         found = []
-        version = str(facts.get("redis_version", ""))
-        if version.split(".")[0] in ("1", "2", "3", "4", "5"):
-            found.append(
-                f"Redis at {self._source.text} is version {version}. anarchon needs 6.0 or newer; an older one may"
-                " refuse its scripts."
-            )
-        policy = str(facts.get("maxmemory_policy", ""))
-        if policy.startswith("allkeys"):
-            found.append(
-                f"Redis at {self._source.text} may evict any key (maxmemory-policy {policy}), and with it what is known"
-                " of a run: a slot could then run twice. Set noeviction, or give anarchon a server of its own."
-            )
-        wanted, replicas = self._source.wait_replicas or 0, int(facts.get("connected_slaves", 0))
-        if replicas < wanted:
-            found.append(
-                f"Redis at {self._source.text} has {replicas} replicas, and wait_replicas={wanted} waits for more:"
-                " until it has them no claim is relied on, and no job runs."
-            )
+        for place, facts in told:
+            where = f"Redis at {self._source.text}" + (f", node {place}," if place else "")
+            found += _advice(where, facts, wanted)
         return found
 
     def close(self) -> None:
@@ -272,10 +260,35 @@ def _is_ok(verdict: Verdict) -> bool:
     return verdict is Verdict.OK
 
 
-def _facts(client: Any) -> dict[str, Any]:
-    """What the server says of itself; in a cluster, what one of its primaries does."""
-    there = {"target_nodes": client.get_primaries()[0]} if is_cluster(client) else {}
-    found: dict[str, Any] = client.execute_command("INFO", **there)
+def _facts(client: Any, each: bool) -> list[tuple[str | None, dict[str, Any]]]:
+    """What the server says of itself; in a cluster, what one of its primaries does, or each, by its place."""
+    if not is_cluster(client):
+        return [(None, client.execute_command("INFO"))]
+    found: list[tuple[str | None, dict[str, Any]]] = []
+    # Each has replicas of its own. One that is away has none, and another in its place soon.
+    for node in client.get_primaries() if each else client.get_primaries()[:1]:
+        with suppress(redis.RedisError, OSError):
+            found.append((node.name, client.execute_command("INFO", target_nodes=node)))
+    return found
+
+
+def _advice(where: str, facts: dict[str, Any], wanted: int) -> list[str]:
+    found = []
+    version = str(facts.get("redis_version", ""))
+    if version.split(".")[0] in ("1", "2", "3", "4", "5"):
+        found.append(f"{where} is version {version}. anarchon needs 6.0 or newer; an older one may refuse its scripts.")
+    policy = str(facts.get("maxmemory_policy", ""))
+    if policy.startswith("allkeys"):
+        found.append(
+            f"{where} may evict any key (maxmemory-policy {policy}), and with it what is known of a run: a slot could"
+            " then run twice. Set noeviction, or give anarchon a server of its own."
+        )
+    replicas = int(facts.get("connected_slaves", 0))
+    if replicas < wanted:
+        found.append(
+            f"{where} has {replicas} replicas, and wait_replicas={wanted} waits for more: until it has them no claim is"
+            " relied on, and no job runs."
+        )
     return found
 
 

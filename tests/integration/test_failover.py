@@ -355,6 +355,10 @@ def asks_the_node_that_wrote(cluster: Cluster, client: RedisCluster, prefix: str
     backend = RedisBackend(client=client, prefix=prefix, wait_replicas=1)
     for job in (on_paused, elsewhere):
         until(lambda: granted(backend, request(backend, "before", job)), f"{job} is granted")  # noqa: B023
+    two = RedisBackend(client=client, wait_replicas=2)
+    until(
+        lambda: len({told for told in two.advice() if "has 1 replicas" in told}) == 3, "each node is told to have one"
+    )
     cluster.replicas[0].pause()
     try:
         is_not_relied_on(lambda: backend.claim(request(backend, "token", on_paused)))
