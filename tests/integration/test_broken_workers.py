@@ -46,9 +46,9 @@ def test_the_judge_finds_what_a_broken_store_does_and_nothing_where_it_is_sound(
     fleet.wait_until(lambda: not missing(judge(fleet, since_ms, settled_ms())), "every fault is found", timeout_s=240)
     until_ms = settled_ms()
     fleet.stop()
+    # Not what is to be found, once more: a stop ends what went on beside another run, and it may have hardly begun.
     found = judge(fleet, since_ms, until_ms)
     print("\n".join(map(str, found.faults)))
-    assert missing(found) == {}
     assert kinds(found, "sound") == set()
     assert found.ran > 0
 
@@ -58,8 +58,8 @@ def judge(fleet: Fleet, since_ms: int, until_ms: int) -> Judgement:
 
 
 def settled_ms() -> int:
-    """What came due later may still be on its way."""
-    return time.time_ns() // 1_000_000 - 2_000
+    """What came due later may still be on its way, and what lasts may go on."""
+    return time.time_ns() // 1_000_000 - 5_000
 
 
 def missing(found: Judgement) -> dict[str, str]:
