@@ -15,6 +15,9 @@ import pytest
 
 from anarchon import RunRecord, Scheduler, open_backend
 
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(300)
+
 STORES = ("memory", "sqlite", "redis")
 
 #: What every script begins with; its arguments are the store and its prefix.
@@ -79,7 +82,7 @@ class Ended:
 
     def __init__(self, store: Store, process: subprocess.Popen[str]) -> None:
         self.store = store
-        out, self.complaints = process.communicate(timeout=100)
+        out, self.complaints = process.communicate(timeout=280)
         self.said = out.splitlines()
         self.code = process.returncode
 

@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from fleet import Fleet, together
 
+# Processes begin side by side here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(300)
+
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
 STEPS_MS = (-HOUR_MS, YEAR_MS, 2_000, -2_000)

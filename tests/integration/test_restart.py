@@ -5,7 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pytest
 from fleet import Fleet, Line, cron_at, only, together
+
+# Processes begin side by side here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(300)
 
 # What a busy machine may add.
 SLACK_MS = 30_000
@@ -46,12 +50,12 @@ def test_the_first_process_back_takes_over_what_a_killed_or_stopped_fleet_left(
 def restart_after_a_kill(fleet: Fleet) -> None:
     names = ["one", "two", "three"]
     fleet.start_all(names)
-    jobs = jobs_due_soon(over="2s", live="6s")
+    jobs = jobs_due_soon(over="4s", live="9s")
     begun = register(fleet, names, jobs)
     for worker in list(fleet.workers.values()):
         worker.kill()
     killed_ms = now_ms()
-    fleet.wait_until(lambda: now_ms() - killed_ms > 2500, "the shorter lease is over")
+    fleet.wait_until(lambda: now_ms() - killed_ms > 4500, "the shorter lease is over")
     fleet.start_all(["back"], jobs)
     ready_ms = only(fleet.lines(what="ready", worker="back"))["wall_ms"]
     # The lease that is over is no longer anybody's; the live one is waited for, no longer than it lasts.
@@ -61,7 +65,7 @@ def restart_after_a_kill(fleet: Fleet) -> None:
     assert over["wall_ms"] - ready_ms < SLACK_MS
     live = fleet.wait_for(2, what="begin", job="live")[1]
     assert (live["attempt"], live["trigger"]) == (2, "takeover")
-    assert live["wall_ms"] - killed_ms < 6000 + 6000 // 5 + SLACK_MS
+    assert live["wall_ms"] - killed_ms < 9000 + 9000 // 5 + SLACK_MS
     fleet.wait_for(2, what="success")
     fleet.stop()
     assert len(fleet.lines(what="begin")) == 4

@@ -9,6 +9,9 @@ from page import rows, written
 from trials import ALL, made, seen_in, try_all
 from unseen import UNSEEN
 
+#: As long as a storm may take on a busy machine.
+pytestmark = pytest.mark.timeout(600)
+
 #: Each by another judge, and each soon.
 SOON = {
     "13: a start minds no overlap": "model",

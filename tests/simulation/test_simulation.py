@@ -15,6 +15,9 @@ import pytest
 from storm import Outcome, weather_a_storm
 from wild import weather_a_wild_storm
 
+#: A storm takes a few seconds, on a busy machine a minute.
+pytestmark = pytest.mark.timeout(600)
+
 #: What a storm must have reached: each answer of the claim table, each verdict, each way that a run may end.
 REACHED = {
     "claim: start won",

@@ -10,9 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from anarchon import RunRecord, Scheduler
 
 Serve = Callable[..., Any]
+
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(300)
 
 PAGE = (Path(__file__).parents[3] / "docs/gunicorn_uwsgi.rst").read_text(encoding="utf-8")
 

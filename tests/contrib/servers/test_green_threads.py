@@ -11,6 +11,9 @@ import pytest
 
 Serve = Callable[..., Any]
 
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(300)
+
 GUNICORN = ("gunicorn", "bare_site:application", "--bind", "unix:{socket}", "--no-control-socket", "-k", "gevent")
 
 WARNING = "WARNING gevent has put green threads in the place of real ones"

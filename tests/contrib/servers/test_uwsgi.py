@@ -7,7 +7,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 Serve = Callable[..., Any]
+
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(300)
 
 # A worker that is told to end before it can hear is killed after this mercy, a minute unless told otherwise.
 UWSGI = (

@@ -8,7 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Serve = Callable[..., Any]
+
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(300)
 
 FLASK = """
 from flask import Flask
