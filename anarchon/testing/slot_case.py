@@ -270,7 +270,11 @@ class Case:
             if which not in begun:
                 slot_ms = to_ms(record.slot)
                 which_ms = 0 if record.trigger == "manual" else slot_ms
-                spans.append((which_ms, slot_ms, to_ms(record.finished_at) + self.noise_ms))
+                # Its record may say that it was over before its holder could hear of it, and could tell the store.
+                found_ms, cut_off = to_ms(record.finished_at), self.cut_off.get(record.instance_id, self.away)
+                over_ms = _asked_again(cut_off, found_ms, found_ms + self.noise_ms)
+                later = (to_ms(one.started_at) for one in self.ran if one.fence > record.fence)
+                spans.append((which_ms, slot_ms, min([over_ms, *later])))
         return spans
 
     def _over_ms(self, one: Ran) -> int:

@@ -14,7 +14,7 @@ from kernel import EPOCH_MS
 from anarchon.durations import from_ms, to_ms
 from anarchon.records import RunRecord
 from anarchon.schedules import Schedule, cron, every
-from anarchon.testing import Judgement, Ran, SlotOracle
+from anarchon.testing import Fault, Judgement, Ran, SlotOracle
 
 __all__ = ["Life", "judged"]
 
@@ -75,7 +75,7 @@ def _judged_life(fleet: Fleet, life: Life, upgraded_at: datetime | None) -> Judg
         oracle.expect(plan.name, _slots(schedule, first, last), **options)
     oracle.expect("deployed", _deployed(upgraded_at, first, last), max_late="4s", jitter="50ms", lease="3s")
     found = oracle.judge(
-        [one for one in fleet.log() if _is_of(life, one) and not _is_of_one_version(upgraded_at, one)],
+        [one for one in fleet.log() if _is_of(life, one)],
         life.histories,
         away=_instants(_away(fleet)),
         started={host.name: from_ms(EPOCH_MS + host.made_ms) for host in fleet.all_hosts},
@@ -83,7 +83,12 @@ def _judged_life(fleet: Fleet, life: Life, upgraded_at: datetime | None) -> Judg
         paused={host.name: _instants(host.paused_ms) for host in fleet.all_hosts},
         cut_off={host.name: _instants(_unable(fleet, host)) for host in fleet.all_hosts},
     )
-    faults = [fault for fault in found.faults if first <= fault.slot <= last]
+    # A run that one version alone found due is in the way of others like any, and so it is not kept from the oracle.
+    faults = [
+        fault
+        for fault in found.faults
+        if first <= fault.slot <= last and not (fault.kind == "not-due" and _is_of_one_version(upgraded_at, fault))
+    ]
     return Judgement(faults, found.slots, found.ran, found.explained, found.attempts)
 
 
@@ -114,7 +119,7 @@ def _is_of(life: Life, one: Ran) -> bool:
     return life.began_at <= one.started_at <= life.ended_at
 
 
-def _is_of_one_version(upgraded_at: datetime | None, one: Ran) -> bool:
+def _is_of_one_version(upgraded_at: datetime | None, one: Ran | Fault) -> bool:
     """Whether a run of the job whose schedule changes was due by one of its versions alone, while both were about."""
     if one.job != "deployed" or upgraded_at is None or not upgraded_at <= one.slot <= upgraded_at + _ROLLOUT:
         return False

@@ -197,6 +197,16 @@ def test_a_grant_that_nobody_heard_of_is_in_the_way_until_it_is_found() -> None:
     assert kinds(judge(log, records=records)) == [("missed", 20)]
 
 
+def test_a_grant_that_was_heard_of_late_is_in_the_way_until_its_holder_could_tell_the_store() -> None:
+    log = [*all_well()[:1], ran(30, 30.1, 32, 4)]
+    records = {"sync": [*records_of(log)["sync"], record(10, "interrupted", found=11)]}
+    assert kinds(judge(log, records=records)) == [("missed", 20)]
+    found = judge(log, records=records, cut_off={"a": [(at(10.5), at(16))]})
+    assert dict(found.explained) == {"never-begun": 1, "busy": 1}
+    found = judge(log[:1], SLOTS[:3], records=records, cut_off={"a": [(at(10.5), at(16))]})
+    assert dict(found.explained) == {"never-begun": 1, "busy": 1}
+
+
 def test_a_run_whose_end_could_not_be_told_is_in_the_way_until_it_was() -> None:
     log = [ran(0, 0.1, 8, 1, instance_id="cut"), *all_well()[2:]]
     assert kinds(judge(log, cut_off={"cut": [(at(7), at(9.5))]})) == []
