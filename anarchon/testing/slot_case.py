@@ -86,7 +86,10 @@ class Case:
         # A success is no reason for a slot that did not run: it only says that it did.
         granted = {to_ms(slot) for (slot, _), kept in (self.records or {}).items() if kept.status != "success"}
         busy = self._busy() if self.expected.overlap == "skip" else []
-        for slot_ms, next_ms in pairwise([*self.expected.slots_ms, _NEVER_MS]):
+        slots_ms = self.expected.slots_ms
+        # When the one after the last comes due nobody has said: as long after it as it came after the one before.
+        after_ms = [2 * newer_ms - older_ms for older_ms, newer_ms in pairwise(slots_ms[-2:])] or [_NEVER_MS]
+        for slot_ms, next_ms in pairwise([*slots_ms, *after_ms]):
             if slot_ms in begun:
                 continue
             reason = self._reason(slot_ms, next_ms, busy, granted)

@@ -130,6 +130,11 @@ def test_a_store_that_came_back_in_time_is_no_reason() -> None:
     assert kinds(judge(log, options={"max_late": "10s"}, away=[(at(9), at(12))])) == [("missed", 10)]
 
 
+def test_the_last_slot_is_closed_when_the_next_would_be_due() -> None:
+    for end, wanted in [(34, [("missed", 30)]), (36, [])]:
+        assert kinds(judge(all_well()[:3], options={"max_late": "30s"}, away=[(at(29), at(end))])) == wanted
+
+
 def test_two_times_away_make_one() -> None:
     log = all_well()[:1] + all_well()[2:]
     assert kinds(judge(log, away=[(at(12), at(16)), (at(9), at(12))])) == []
