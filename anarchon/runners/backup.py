@@ -12,7 +12,8 @@ Guarantees:
   newer slot is granted no older one can be.
 - A run that this very instance is working on is not taken from itself.
 - A first claim that was given up without an answer may have been granted. Its token is kept, and asked with as soon as
-  that run is found in the way: otherwise nobody could run the job until a lease that nobody holds is over.
+  that run is found in the way: otherwise nobody could run the job until a lease that nobody holds is over. Where that
+  token has held the run, unseen, until another instance took it over, it is never granted again; a fresh one may be.
 - A watch ends in silence.
 """
 
@@ -43,11 +44,13 @@ class Watch:
 
     Attributes:
         first_trigger: of the first claim, where its token is asked with: if that was granted, it is no takeover.
+        set_aside: token and trigger of that claim, while another token is tried in its place.
     """
 
     job: Job
     request: ClaimRequest
     first_trigger: str | None = None
+    set_aside: tuple[str, str] | None = None
     asked_from_ms: int | None = None
     tries: int = 0
     alarm: Alarm | None = None
@@ -185,11 +188,34 @@ class Backups:
             return
         # An answer means that this ask was not granted; what is won later is counted from a later ask.
         watch.asked_from_ms = None
-        if self._goes_on(watch, reply):
+        if self._tries_another_token(watch, reply):
+            self._check_in(watch, 0)
+        elif self._goes_on(watch, reply):
             holder = reply.holder if reply.outcome is Outcome.RUNNING else None
             self._check_in(watch, self._until_check_ms(watch.job, holder.lease_left_ms if holder else None))
         else:
             self._forget(watch)
+
+    def _tries_another_token(self, watch: Watch, reply: ClaimReply) -> bool:
+        """Whether to ask anew at once. ``none`` to the token of a first claim leaves open which it is:
+
+        - nobody has begun the run, and that claim may still come through: its token is kept;
+        - the token has held the run before: it is of no more use, and another one can take the run over.
+        """
+        if watch.first_trigger is not None and reply.outcome is Outcome.NONE:
+            watch.set_aside = watch.request.token, watch.first_trigger
+            watch.request = replace(watch.request, token=self._sources.chance.token())
+            watch.first_trigger = None
+            return True
+        if watch.set_aside is not None:
+            token, trigger = watch.set_aside
+            watch.set_aside = None
+            if reply.outcome is Outcome.NONE:
+                watch.request, watch.first_trigger = replace(watch.request, token=token), trigger
+            else:
+                with self._lock:
+                    self._unsure.get(watch.request.job, {}).pop(watch.request.slot_ms, None)
+        return False
 
     def _goes_on(self, watch: Watch, reply: ClaimReply) -> bool:
         if reply.outcome is Outcome.RUNNING:

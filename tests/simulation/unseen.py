@@ -42,6 +42,8 @@ UNSEEN: dict[str, str] = {
     "a run whose thread had not begun when the stop came never begins": _MOMENT,
     "a lease that cannot be relied on before the run begins is lost": _MOMENT,
     "the backups know what may have been granted before the next claim is asked": _THREADS,
+    "a token that held the run unseen gives way to another": _MOMENT,
+    "a token of a claim that may still come through is kept": _MOMENT,
     "an older slot does not take the place of a newer one": _MOMENT,
     "a slot to come gives way to one that is due": _MOMENT,
     "a claim is repeated only while its slot may start": _MOMENT,

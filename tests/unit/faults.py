@@ -244,6 +244,20 @@ FAULTS = [
         "            self._leave(claim)\n            self._give_up(claim)\n",
         "test_first_claims.py::test_an_answer_that_is_lost_while_a_newer_slot_waits_is_not_asked_for_again",
     ),
+    Fault(
+        "a token that held the run unseen gives way to another",
+        "runners/backup.py",
+        "if watch.first_trigger is not None and reply.outcome is Outcome.NONE:",
+        "if False:",
+        "test_backup.py::test_a_token_that_has_held_the_run_unseen_gives_way_to_another",
+    ),
+    Fault(
+        "a token of a claim that may still come through is kept",
+        "runners/backup.py",
+        "                watch.request, watch.first_trigger = replace(watch.request, token=token), trigger\n",
+        "                pass\n",
+        "test_backup.py::test_another_token_is_tried_beside_the_unsure_one_and_not_in_its_place",
+    ),
     # -- first claims
     Fault(
         "one first claim of a job is on its way",

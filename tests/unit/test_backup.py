@@ -355,6 +355,48 @@ def test_a_claim_that_was_unsure_is_asked_with_when_its_run_is_found_in_the_way(
     assert watching.won[0][2].attempt == 1
 
 
+def test_a_token_that_has_held_the_run_unseen_gives_way_to_another(world: World, watching: Watching) -> None:
+    """Otherwise nobody takes the run over where this instance is the only one left.
+
+    1. a first claim is granted, but its answer is lost, and it is given up
+    2. its lease runs out, and ``b`` takes the run over
+    3. asked with the token of 1, the store says ``running``
+    4. ``b`` dies
+    5. asked with the token of 1, the store says ``none``, and always will: a late repeat never becomes a new attempt
+    6. asked with another, it grants the next attempt
+    """
+    request = watching.request(watching.job)
+    world.store.claim(request)
+    world.script.down = True
+    watching.backups.unsure(watching.job, watching.takeover(watching.job, token=request.token))
+    world.pass_time("31s")
+    taken_over = watching.takeover(watching.job, request.slot_ms, instance_id="b", token="b's")
+    assert world.store.claim(taken_over).attempt == 2
+    world.script.down = False
+    world.pass_time("20s")
+    assert watching.won == []
+    assert world.until(lambda: watching.won) <= 30_000
+    _, watch, reply = watching.won[0]
+    assert (reply.attempt, watch.first_trigger) == (3, None)
+    assert watch.request.token != request.token
+
+
+def test_another_token_is_tried_beside_the_unsure_one_and_not_in_its_place(world: World, watching: Watching) -> None:
+    """
+    1. a first claim is given up; it is still on its way to the store
+    2. asked with its token, and with another, the store says ``none``: nobody has begun the run
+    3. the first claim comes through
+    4. asked with its token the store says ``won``
+    """
+    request = watching.request(watching.job)
+    watching.backups.unsure(watching.job, request)
+    world.pass_time("5s")
+    world.store.claim(request)
+    assert world.until(lambda: watching.won) <= 12_000
+    _, watch, reply = watching.won[0]
+    assert (reply.attempt, watch.request.token, watch.first_trigger) == (1, request.token, request.trigger)
+
+
 # -- many
 
 
