@@ -145,6 +145,10 @@ class Conduct:
                 self._complain(f"the outage is told twice: {event.operation}")
             self._failed.add(event.operation)
 
+    def clock_stepped(self) -> None:
+        """What it knew of the store's time was reckoned from its own clock; until it is answered it has that alone."""
+        self._knows_time_from_ms = None
+
     def stops(self) -> None:
         """A stop begins."""
         self._stopping_from_ms = self._now_ms

@@ -201,6 +201,7 @@ class Fleet:
 
     def step_clock(self, host: Host, ms: int) -> None:
         host.clock.offset_ms += ms
+        host.conduct.clock_stepped()
         self.reached["fault: clock stepped"] += 1
 
     def run_now(self, host: Host, job: str, once: str | None = None) -> None:
