@@ -40,7 +40,8 @@ class Conduct:
         self.in_flight: Counter[str] = Counter()
         self._holds: dict[str, Hold] = {}
         self._working: dict[str, list[Call]] = defaultdict(list)
-        self._asked_from: dict[tuple[str, Mode], int] = {}
+        #: When it first asked with a token, in a mode and with a window: another watch of the run may ask with it anew.
+        self._asked_from: dict[tuple[str, Mode, int], int] = {}
         #: The token of an ask that has no answer yet, by run and mode, and when it was sent.
         self._unanswered: dict[tuple[str, str, Mode], tuple[str, int]] = {}
         self._first_claims: Counter[str] = Counter()
@@ -169,8 +170,9 @@ class Conduct:
         options = self._jobs[request.job].options
         late_ms = EPOCH_MS + now_ms - request.slot_ms
         token, sent_ms = self._unanswered.get(key, (request.token, now_ms))
-        first_ask = (request.token, request.mode) not in self._asked_from
-        self._asked_from.setdefault((request.token, request.mode), now_ms)
+        asked_with = request.token, request.mode, request.window_ms
+        first_ask = asked_with not in self._asked_from
+        self._asked_from.setdefault(asked_with, now_ms)
         self._unanswered[key] = (request.token, now_ms)
         self._given_up.pop(request.token, None)
         # Two that ask for one manual run are two claims; and a newer slot's watch takes the place of an older one's.
@@ -247,7 +249,7 @@ class Conduct:
 
     def _heard(self, request: ClaimRequest, reply: ClaimReply) -> None:
         now_ms, key = self._now_ms, (request.job, request.run_id)
-        asked_from_ms = self._asked_from.pop((request.token, request.mode), now_ms)
+        asked_from_ms = self._asked_from.pop((request.token, request.mode, request.window_ms), now_ms)
         self._unanswered.pop((*key, request.mode), None)
         self._withdrawn.pop(request.token, None)
         if _is_first(request):
