@@ -212,7 +212,8 @@ class Conduct:
         soon_ms = options.jitter_ms + _NOISE_MS
         if not self._knows_the_time or self._paused(now_ms - late_ms, now_ms - late_ms + soon_ms):
             return
-        if first_ask and newer_ms > slot_ms:
+        # One that is still to come was asked for while the time was not known: it gives way.
+        if first_ask and slot_ms < newer_ms <= EPOCH_MS + now_ms + _NOISE_MS:
             yield f"{what} takes the place of {newer_ms}, which is newer"
         if late_ms < -_NOISE_MS:
             yield f"{what} is asked for {-late_ms} ms before its slot"
