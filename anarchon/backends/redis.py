@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from typing import Any, TypeVar
 
-import redis
 from redis.client import NEVER_DECODE
 from redis.exceptions import NoScriptError
 
 from anarchon.backends import LeaseBackend, claims
 from anarchon.backends.damage import MISSING, RUN, damaged, first_damaged
+from anarchon.backends.redis_advice import advice_of
 from anarchon.backends.redis_client import ClientSource, GivenClient, OwnClient
 from anarchon.backends.redis_limits import is_cluster
 from anarchon.backends.redis_replicas import repeat_and_wait
@@ -188,13 +187,8 @@ class RedisBackend(LeaseBackend):
         return name
 
     def advice(self) -> list[str]:
-        wanted = self._source.wait_replicas or 0
-        told = self._source.ask(lambda client: _facts(client, each=wanted > 0))
-        found = []
-        for place, facts in told:
-            where = f"Redis at {self._source.text}" + (f", node {place}," if place else "")
-            found += _advice(where, facts, wanted)
-        return found
+        place, replicas = f"Redis at {self._source.text}", self._source.wait_replicas or 0
+        return self._source.ask(lambda client: advice_of(client, place, replicas))
 
     def close(self) -> None:
         """Closes the connections made from a URL; a client that was given is left alone."""
@@ -258,38 +252,6 @@ _KEYS = [name.encode() for name in KEYS]
 
 def _is_ok(verdict: Verdict) -> bool:
     return verdict is Verdict.OK
-
-
-def _facts(client: Any, each: bool) -> list[tuple[str | None, dict[str, Any]]]:
-    """What the server says of itself; in a cluster, what one of its primaries does, or each, by its place."""
-    if not is_cluster(client):
-        return [(None, client.execute_command("INFO"))]
-    found: list[tuple[str | None, dict[str, Any]]] = []
-    # Each has replicas of its own. One that is away has none, and another in its place soon.
-    for node in client.get_primaries() if each else client.get_primaries()[:1]:
-        with suppress(redis.RedisError, OSError):
-            found.append((node.name, client.execute_command("INFO", target_nodes=node)))
-    return found
-
-
-def _advice(where: str, facts: dict[str, Any], wanted: int) -> list[str]:
-    found = []
-    version = str(facts.get("redis_version", ""))
-    if version.split(".")[0] in ("1", "2", "3", "4", "5"):
-        found.append(f"{where} is version {version}. anarchon needs 6.0 or newer; an older one may refuse its scripts.")
-    policy = str(facts.get("maxmemory_policy", ""))
-    if policy.startswith("allkeys"):
-        found.append(
-            f"{where} may evict any key (maxmemory-policy {policy}), and with it what is known of a run: a slot could"
-            " then run twice. Set noeviction, or give anarchon a server of its own."
-        )
-    replicas = int(facts.get("connected_slaves", 0))
-    if replicas < wanted:
-        found.append(
-            f"{where} has {replicas} replicas, and wait_replicas={wanted} waits for more: until it has them no claim is"
-            " relied on, and no job runs."
-        )
-    return found
 
 
 def _checked_prefix(prefix: object) -> str:
