@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, pairwise
 
 from anarchon.durations import from_ms, to_ms
-from anarchon.errors import ConfigurationError
 from anarchon.records import RunRecord, iso
 from anarchon.testing.run_log import Ran
+from anarchon.testing.spans import asked_again
 
-__all__ = ["Case", "Expected", "Fault", "Span", "merged"]
-
-#: The longest pause before a call that failed is made again.
-_LONGEST_PAUSE_MS = 5_000
+__all__ = ["Case", "Expected", "Fault"]
 
 _NEVER_MS = 1 << 62
-
-#: From an instant to another.
-Span = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True)
@@ -115,10 +109,10 @@ class Case:
     def _asked_until_ms(self, slot_ms: int, asked_ms: int) -> int:
         """When somebody who was there when the slot came due has asked for it, and been answered, at the latest."""
         if self.started_ms is None:
-            return _asked_again(self.away, slot_ms, asked_ms)
+            return asked_again(self.away, slot_ms, asked_ms)
         return min(
             (
-                _asked_again([*self._unable(instance), *self._left_behind(instance)], slot_ms, asked_ms)
+                asked_again([*self._unable(instance), *self._left_behind(instance)], slot_ms, asked_ms)
                 for instance, started_ms in self.started_ms.items()
                 if started_ms <= slot_ms
             ),
@@ -253,7 +247,7 @@ class Case:
         for one in reversed(self.ran):
             over_ms, cut_off = self._over_ms(one), self.cut_off.get(one.instance_id, self.away)
             told_ms = over_ms + self.noise_ms
-            over_ms = told_ms if one.ended_at is None else _asked_again(cut_off, over_ms, told_ms)
+            over_ms = told_ms if one.ended_at is None else asked_again(cut_off, over_ms, told_ms)
             if one.ended_at is not None and one.instance_id in self.died_ms:
                 # It died, and with it whatever renewed its lease.
                 lost_ms = max(told_ms, self.died_ms[one.instance_id]) + self.expected.lease_ms
@@ -275,7 +269,7 @@ class Case:
                 which_ms = 0 if record.trigger == "manual" else slot_ms
                 # Its record may say that it was over before its holder could hear of it, and could tell the store.
                 found_ms, cut_off = to_ms(record.finished_at), self.cut_off.get(record.instance_id, self.away)
-                over_ms = _asked_again(cut_off, found_ms, found_ms + self.noise_ms)
+                over_ms = asked_again(cut_off, found_ms, found_ms + self.noise_ms)
                 later = (to_ms(one.started_at) for one in self.ran if one.fence > record.fence)
                 spans.append((which_ms, slot_ms, min([over_ms, *later])))
         return spans
@@ -313,7 +307,7 @@ class Case:
             return False
         ended_ms = self._over_ms(one)
         spans = [*self.paused.get(one.instance_id, ()), *self._unable(one.instance_id)]
-        return _asked_again(sorted(spans), ended_ms - self.noise_ms, ended_ms + self.noise_ms) < by_ms
+        return asked_again(sorted(spans), ended_ms - self.noise_ms, ended_ms + self.noise_ms) < by_ms
 
     def _settled(self, one: Ran) -> bool:
         """Whether its end must be known by now: it ended, or a later grant has found its lease over."""
@@ -324,31 +318,6 @@ class Case:
 
     def _fault(self, kind: str, slot_ms: int, what: str) -> Fault:
         return Fault(kind, self.job, from_ms(slot_ms), what)
-
-
-def merged(spans: Iterable[Span]) -> list[tuple[int, int]]:
-    """In order, and none that touches another.
-
-    Raises:
-        ConfigurationError: one ends before it begins, which would explain nothing.
-    """
-    merged: list[tuple[int, int]] = []
-    for begin, end in sorted((to_ms(begin), to_ms(end)) for begin, end in spans):
-        if end < begin:
-            raise ConfigurationError(f"A span ends before it begins: from {from_ms(begin)} to {from_ms(end)}.")
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((begin, end))
-    return merged
-
-
-def _asked_again(spans: list[tuple[int, int]], first_ms: int, last_ms: int) -> int:
-    """When a call that is made between two instants has been answered at the latest: after what it may fall into."""
-    for begin, end in spans:
-        if begin <= last_ms and end >= first_ms:
-            last_ms = max(last_ms, end + _LONGEST_PAUSE_MS)
-    return last_ms
 
 
 def _told(one: Ran) -> str:

@@ -17,7 +17,8 @@ from anarchon.options import parse_options
 from anarchon.records import RunRecord
 from anarchon.scheduler import Scheduler
 from anarchon.testing.run_log import Ran
-from anarchon.testing.slot_case import Case, Expected, Fault, Span, merged
+from anarchon.testing.slot_case import Case, Expected, Fault
+from anarchon.testing.spans import Span, merged
 
 __all__ = ["Fault", "Judgement", "SlotOracle"]
 
