@@ -267,6 +267,18 @@ def sentinel_client(**options: Any) -> redis.Redis:
     return client
 
 
+def built_as_told(refusal: str, refused: Any) -> redis.Redis:
+    """A client like the refused one, with the time-outs that the refusal asks for."""
+    built = re.search(r"socket_connect_timeout=([\d.]+), socket_timeout=([\d.]+), retry", refusal)
+    assert built is not None
+    times = {"socket_connect_timeout": float(built[1]), "socket_timeout": float(built[2])}
+    if "Sentinel" in refusal:
+        return sentinel_client(**times)
+    if "Unix" in refusal:
+        return unix_client(times["socket_timeout"], times["socket_connect_timeout"])
+    return redis.Redis(refused.connection_pool.connection_kwargs["host"], **right(**times))
+
+
 class TestGivenClient:
     @pytest.mark.parametrize(
         ("client", "longest_ms"),
@@ -306,15 +318,7 @@ class TestGivenClient:
         with pytest.raises(ConfigurationError, match="; and to wait for replicas .*Build it so") as caught:
             backend.bound_calls(longest_ms - 1)
         # One built as the refusal says is taken.
-        built = re.search(r"socket_connect_timeout=([\d.]+), socket_timeout=([\d.]+), retry", str(caught.value))
-        assert built is not None
-        times = {"socket_connect_timeout": float(built[1]), "socket_timeout": float(built[2])}
-        if "Sentinel" in str(caught.value):
-            client = sentinel_client(**times)
-        elif "Unix" in str(caught.value):
-            client = unix_client(times["socket_timeout"], times["socket_connect_timeout"])
-        else:
-            client = redis.Redis(client.connection_pool.connection_kwargs["host"], **right(**times))
+        client = built_as_told(str(caught.value), client)
         RedisBackend(client=client, wait_replicas=1).bound_calls(longest_ms - 1)
 
     @pytest.mark.parametrize(("read_s", "wait_ms"), [(2, 1_000), (0.3, 150), (0.001, 1), (0.0001, 1), (None, 1_000)])
@@ -357,15 +361,7 @@ class TestGivenClient:
     def test_one_built_as_the_refusal_says_is_taken(self, client: redis.Redis) -> None:
         with pytest.raises(ConfigurationError) as caught:
             RedisBackend(client=client).bound_calls(2_000)
-        built = re.search(r"socket_connect_timeout=([\d.]+), socket_timeout=([\d.]+), retry", str(caught.value))
-        assert built is not None
-        times = {"socket_connect_timeout": float(built[1]), "socket_timeout": float(built[2])}
-        if "Sentinel" in str(caught.value):
-            client = sentinel_client(**times)
-        elif "Unix" in str(caught.value):
-            client = unix_client(times["socket_timeout"], times["socket_connect_timeout"])
-        else:
-            client = redis.Redis("localhost", **right(**times))
+        client = built_as_told(str(caught.value), client)
         RedisBackend(client=client).bound_calls(2_000)
 
     def test_it_is_shown_by_its_place_and_never_by_its_password(self) -> None:
