@@ -113,9 +113,15 @@ def test_a_scheduler_that_was_stopped_runs_nothing_where_that_is_asked() -> None
 
 
 def test_a_run_that_goes_on_is_accepted_and_has_no_record_yet() -> None:
-    over = threading.Event()
-    scheduler = Scheduler(MemoryBackend()).every("long", "1d", lambda: over.wait(60))
+    begun, over = threading.Event(), threading.Event()
+
+    def handler() -> None:
+        begun.set()
+        over.wait(60)
+
+    scheduler = Scheduler(MemoryBackend()).every("long", "1d", handler)
     assert answers.run(scheduler, "long", wait="0s") == Answer(202, None)
+    assert begun.wait(60), "A stop would withdraw a run that has not begun."
     over.set()
     assert scheduler.stop("60s")
     assert answers.last(scheduler, "long").body["status"] == "success"
