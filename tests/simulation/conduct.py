@@ -261,6 +261,9 @@ class Conduct:
             reason = self._reason(request, reply, EPOCH_MS + asked_from_ms - request.slot_ms)
             if reason is not None:
                 self._skips[request.job, request.slot_ms] = reason
+            if reply.outcome is Outcome.OVERLAP and reply.holder is not None:
+                # It was renewed meanwhile, and is in the way: that one is watched.
+                self._left.pop((request.job, reply.holder.run_id), None)
         if reply.outcome is Outcome.RUNNING:
             self._known_begun.add(key)
         if reply.outcome is Outcome.WON:
