@@ -1,42 +1,59 @@
-"""What the tests with real processes share: fleets of workers, gone at the test's end with all that they kept."""
+"""What the tests with real processes share: fleets of workers, and scenarios that are played side by side."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-import redis
 from fleet import Fleet
+from stage import Stage
+
+Scenario = Callable[[Stage], None]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "at_once(scenario): what this test looks at, played side by side with others")
 
 
 @pytest.fixture
-def make_fleet(tmp_path: Path, redis_url: str) -> Iterator[Callable[[str], Fleet]]:
+def stage(tmp_path: Path, redis_url: str) -> Iterator[Stage]:
+    """A stage of the test's own."""
+    with closing(Stage(tmp_path, redis_url)) as stage:
+        yield stage
+
+
+@pytest.fixture
+def make_fleet(stage: Stage) -> Callable[[str], Fleet]:
     """Makes a fleet on a new, empty store of a kind: ``redis`` or ``sqlite``."""
-    fleets: list[Fleet] = []
-
-    def make(kind: str) -> Fleet:
-        directory = tmp_path / f"fleet-{len(fleets)}"
-        if kind == "sqlite":
-            fleet = Fleet(directory, f"sqlite:///{directory}/jobs.db")
-        else:
-            fleet = Fleet(directory, redis_url, f"test:{uuid.uuid4().hex}:")
-        fleets.append(fleet)
-        return fleet
-
-    yield make
-    for fleet in fleets:
-        fleet.close()
-    for fleet in fleets:
-        if fleet.prefix is not None:
-            _remove_keys(fleet.url, fleet.prefix)
-    # Whatever a worker lives through, it has no fault of its own to tell.
-    for fleet in fleets:
-        assert "Traceback" not in fleet.complaints(), fleet.complaints()
+    return stage.fleet
 
 
-def _remove_keys(url: str, prefix: str) -> None:
-    with redis.Redis.from_url(url) as client:
-        for key in client.scan_iter(match=f"{prefix}*", count=1000):
-            client.delete(key)
+@pytest.fixture
+def played(request: pytest.FixtureRequest, all_played: dict[Scenario, Future[None]]) -> Callable[[], None]:
+    """Raises what the test's own scenario has raised, if anything."""
+    return all_played[_scenarios(request.node)[0]].result
+
+
+@pytest.fixture(scope="session")
+def all_played(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, redis_url: str
+) -> dict[Scenario, Future[None]]:
+    """The scenarios of all tests of this run of pytest, played when the first of these tests comes."""
+    scenarios = [scenario for item in request.session.items for scenario in _scenarios(item)]
+    directories = [tmp_path_factory.mktemp("stage") for _ in scenarios]
+
+    def play(scenario: Scenario, directory: Path) -> None:
+        with closing(Stage(directory, redis_url)) as stage:
+            scenario(stage)
+
+    with ThreadPoolExecutor(len(scenarios)) as pool:
+        playing = {scenario: pool.submit(play, scenario, where) for scenario, where in zip(scenarios, directories)}
+        wait(playing.values())
+    return playing
+
+
+def _scenarios(item: pytest.Item) -> list[Scenario]:
+    return [mark.kwargs["scenario"] for mark in item.iter_markers("at_once")]

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -141,15 +141,27 @@ class Fleet:
             given["url"] = url
         return self.launch(name, script, given)
 
-    def launch(self, name: str, script: str, given: Line, *, warnings: tuple[str, ...] = ("error",)) -> Worker:
-        """Starts any script of this directory that takes what it is given as JSON and writes the log of a worker."""
+    def launch(
+        self,
+        name: str,
+        script: str,
+        given: Line,
+        *,
+        warnings: tuple[str, ...] = ("error",),
+        environ: Mapping[str, str] | None = None,
+    ) -> Worker:
+        """Starts any script of this directory that takes what it is given as JSON and writes the log of a worker.
+
+        Args:
+            environ: more of its environment.
+        """
         given = {"name": name, "log": str(self._log), "url": self.url, "prefix": self.prefix, **given}
         options = [part for each in warnings for part in ("-W", each)]
         complaints = self._directory / f"{name}.err"
         with open(complaints, "wb") as stderr:
             process = subprocess.Popen(
                 [sys.executable, *options, str(Path(__file__).with_name(script)), json.dumps(given)],
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+                env={**os.environ, "PYTHONPATH": str(_ROOT), **(environ or {})},
                 stdin=subprocess.PIPE,
                 stderr=stderr,
                 start_new_session=True,
