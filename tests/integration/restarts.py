@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
-import pytest
-from fleet import Fleet, Line, cron_at, only, together
+from fleet import Fleet, Line, cron_at, only
 
-# Processes begin side by side here, and the machine may have other things to do.
-pytestmark = pytest.mark.timeout(300)
+__all__ = ["restart_after_a_kill", "restart_after_a_stop"]
 
 # What a busy machine may add.
 SLACK_MS = 30_000
@@ -34,17 +31,6 @@ def register(fleet: Fleet, names: list[str], jobs: list[Line]) -> list[Line]:
         for each in jobs:
             fleet.workers[name].ask("add", **each, catch_up="1m")
     return fleet.wait_for(len(jobs), what="begin")
-
-
-def test_the_first_process_back_takes_over_what_a_killed_or_stopped_fleet_left(
-    make_fleet: Callable[[str], Fleet],
-) -> None:
-    scenarios = {
-        make_fleet(kind): scenario
-        for kind in ("redis", "sqlite")
-        for scenario in (restart_after_a_kill, restart_after_a_stop)
-    }
-    together(scenarios, lambda fleet: scenarios[fleet](fleet))
 
 
 def restart_after_a_kill(fleet: Fleet) -> None:
