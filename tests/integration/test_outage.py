@@ -12,34 +12,19 @@ from pathlib import Path
 import pytest
 from fleet import Fleet, Line, cron_at, only, together
 from judge import faults_of_early_runs
-from servers import RedisServer
+from stage import Stage
 
 NAMES = ("one", "two", "three")
 LEASE_MS = 4000
 
 # Its lease is so long that nothing here comes of its end. How long a call may take follows from the shorter one above.
-TICK: Line = {"name": "tick", "every": "1s", "lease": "30s", "history_limit": 1000}
+TICK: Line = {"name": "tick", "every": "500ms", "lease": "30s", "history_limit": 1000}
 TICK_LEASE_MS = 30_000
 
 # What a busy machine may add.
-SLACK_MS = 10_000
+SLACK_MS = 30_000
 
 Gone = Callable[[], AbstractContextManager[None]]
-
-
-@pytest.fixture
-def stores(redis_server: Callable[..., RedisServer], tmp_path: Path) -> Iterator[dict[Fleet, Gone]]:
-    """A fleet for each way in which a store can be gone, and that way."""
-    stopped, hanging = redis_server().start(), redis_server().start()
-    file = tmp_path / "locked" / "jobs.db"
-    gone: dict[Fleet, Gone] = {
-        Fleet(tmp_path / "stopped", stopped.url): lambda: away(stopped.stop, stopped.start),
-        Fleet(tmp_path / "hanging", hanging.url): lambda: away(hanging.pause, hanging.resume),
-        Fleet(tmp_path / "locked", f"sqlite:///{file}"): lambda: locked(file),
-    }
-    yield gone
-    for fleet in gone:
-        fleet.close()
 
 
 @contextmanager
@@ -51,7 +36,7 @@ def away(leave: Callable[[], object], come_back: Callable[[], object]) -> Iterat
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(file, isolation_level=None, timeout=60)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield
 
@@ -60,11 +45,28 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@pytest.mark.parametrize("seconds", [9, pytest.param(60, marks=[pytest.mark.soak, pytest.mark.timeout(300)])])
-def test_a_store_that_is_gone_for_a_while_ends_no_thread_and_no_schedule(
-    stores: dict[Fleet, Gone], seconds: int
-) -> None:
-    together(stores, lambda fleet: live_through(fleet, stores[fleet], seconds))
+def be_without_a_store(stage: Stage, seconds: int) -> None:
+    """A fleet for each way in which a store can be gone."""
+    stopped, hanging, directory = stage.redis_server(), stage.redis_server(), stage.directory()
+    file = directory / "jobs.db"
+    ways: dict[Fleet, Gone] = {
+        stage.fleet_on(stopped.url, stage.directory()): lambda: away(stopped.stop, stopped.start),
+        stage.fleet_on(hanging.url, stage.directory()): lambda: away(hanging.pause, hanging.resume),
+        stage.fleet_on(f"sqlite:///{file}", directory): lambda: locked(file),
+    }
+    together(ways, lambda fleet: live_through(fleet, ways[fleet], seconds))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.at_once(scenario=lambda stage: be_without_a_store(stage, 6))
+def test_a_store_that_is_gone_for_a_while_ends_no_thread_and_no_schedule(played: Callable[[], None]) -> None:
+    played()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_a_store_that_is_gone_for_a_minute_ends_no_thread_and_no_schedule(stage: Stage) -> None:
+    be_without_a_store(stage, 60)
 
 
 def live_through(fleet: Fleet, gone: Gone, seconds: int) -> None:
@@ -76,6 +78,7 @@ def live_through(fleet: Fleet, gone: Gone, seconds: int) -> None:
     fleet.wait_for(2, what="begin", job="tick")
     timers = told_timers(fleet, "before")
 
+    leaving_ms = now_ms()
     with gone():
         gone_ms = now_ms()
         told = only(fleet.wait_for(what="told", job="long"))
@@ -108,15 +111,19 @@ def live_through(fleet: Fleet, gone: Gone, seconds: int) -> None:
     assert faults_of_early_runs(fleet.lines()) == []
     # A claim that was granted while nobody waited for the answer is no takeover, whenever it is found.
     assert [line for line in fleet.lines("begin") if (line["trigger"] == "takeover") != (line["attempt"] > 1)] == []
-    errors = Counter((line["worker"], line["operation"], line["cause"]) for line in fleet.lines(what="error"))
-    print(f"{fleet!r}: {errors}")
-    assert {"claim", "heartbeat"} <= {operation for _, operation, _ in errors}
-    assert max(errors.values()) == 1
-    for worker in fleet.workers.values():
+    errors = fleet.lines(what="error")
+    of_the_outage = [line for line in errors if leaving_ms <= line["wall_ms"] <= back_ms]
+    causes = Counter((line["worker"], line["operation"], line["cause"]) for line in of_the_outage)
+    print(f"{fleet!r}: {causes}")
+    assert {"claim", "heartbeat"} <= {line["operation"] for line in of_the_outage}
+    assert max(causes.values()) == 1
+    for name, worker in fleet.workers.items():
         print(worker.complaints)
         assert "Traceback" not in worker.complaints
-        # As many lines for a minute as for seconds: an operation fails, and works again.
-        assert len(worker.complaints.splitlines()) <= 3 * 6
+        # As many lines for a minute as for seconds: an operation fails, and works again. On a machine that is kept busy
+        # a call may fail at any time, and be told likewise.
+        others = [line for line in errors if line not in of_the_outage and line["worker"] == name]
+        assert len(worker.complaints.splitlines()) <= 3 * 6 + 2 * len(others)
 
 
 def told_timers(fleet: Fleet, label: str) -> dict[str, list[tuple[str, int]]]:
