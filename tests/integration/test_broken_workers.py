@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from chaos_judge import histories_of, judged
 from fleet import Fleet, Line
+from stage import Stage
 
 from anarchon.testing import Judgement
 
@@ -35,11 +36,8 @@ JOBS += [
 ]
 
 
-@pytest.mark.timeout(400)
-def test_the_judge_finds_what_a_broken_store_does_and_nothing_where_it_is_sound(
-    make_fleet: Callable[[str], Fleet],
-) -> None:
-    fleet = make_fleet("redis")
+def break_the_store(stage: Stage) -> None:
+    fleet = stage.fleet("redis")
     fleet.start_all(NAMES, JOBS, runs=True, script="broken_worker.py")
     since_ms = time.time_ns() // 1_000_000 + 1_000
     # On a machine that stands still again and again a fault may have its excuse; the next one will have none.
@@ -51,6 +49,12 @@ def test_the_judge_finds_what_a_broken_store_does_and_nothing_where_it_is_sound(
     print("\n".join(map(str, found.faults)))
     assert kinds(found, "sound") == set()
     assert found.ran > 0
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.at_once(scenario=break_the_store)
+def test_the_judge_finds_what_a_broken_store_does_and_nothing_where_it_is_sound(played: Callable[[], None]) -> None:
+    played()
 
 
 def judge(fleet: Fleet, since_ms: int, until_ms: int) -> Judgement:

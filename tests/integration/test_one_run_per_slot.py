@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 from fleet import Fleet, Line, together
 from judge import faults_of_early_runs, faults_of_runs, undecided
+from stage import Stage
 
 TICK_MS = 1000
 
@@ -27,15 +28,23 @@ RIGHT = {"one": 0, "two": 0, "three": 0, "four": 0}
 WRONG = {"hour-behind": -3_600_000, "behind": -420_000, "ahead": 1_200_000, "hour-ahead": 3_600_000}
 
 
-@pytest.mark.parametrize("seconds", [8, pytest.param(60, marks=[pytest.mark.soak, pytest.mark.timeout(300)])])
-def test_each_slot_has_exactly_one_run_though_four_processes_and_their_clocks_want_it(
-    make_fleet: Callable[[str], Fleet], seconds: int
-) -> None:
-    clocks = {}
-    for kind in ("redis", "sqlite"):
-        for skews in (RIGHT, WRONG):
-            clocks[make_fleet(kind)] = skews
+def run_side_by_side(stage: Stage, seconds: int) -> None:
+    clocks = {stage.fleet(kind): skews for kind in ("redis", "sqlite") for skews in (RIGHT, WRONG)}
     together(clocks, lambda fleet: run(fleet, clocks[fleet], seconds))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.at_once(scenario=lambda stage: run_side_by_side(stage, 8))
+def test_each_slot_has_exactly_one_run_though_four_processes_and_their_clocks_want_it(
+    played: Callable[[], None],
+) -> None:
+    played()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_each_slot_of_a_minute_has_exactly_one_run(stage: Stage) -> None:
+    run_side_by_side(stage, 60)
 
 
 def run(fleet: Fleet, skews: dict[str, int], seconds: int) -> None:
