@@ -131,8 +131,12 @@ class StoreClock:
             estimate = self._estimate(name)
             newest = estimate.samples[-1].taken_at_ms if estimate.samples else None
             fresh = newest is not None and self._clock.monotonic_ms() - newest <= _STALE_MS
-        if estimate.stale or not fresh:
-            self.refresh(job)
+            if estimate.stale or not fresh:
+                # With the lock held since the look: an answer that came in between would be asked for once more.
+                asking, mine = self._join(estimate)
+            else:
+                return
+        self._await(job, estimate, asking, mine)
 
     def refresh(self, job: str) -> None:
         """Asks the store for its time, or waits for the thread that is asking already. A store that fails is no error
@@ -142,12 +146,21 @@ class StoreClock:
         name = self._clock_of(job)
         with self._lock:
             estimate = self._estimate(name)
-            others = estimate.asking
-            if others is None:
-                mine = estimate.asking = self._clock.event()
-        if others is not None:
-            self._clock.wait(others, None)
+            asking, mine = self._join(estimate)
+        self._await(job, estimate, asking, mine)
+
+    def _join(self, estimate: _Estimate) -> tuple[threading.Event, bool]:
+        """The ask that is on its way, and whether it is this thread's to make. With the lock held."""
+        mine = estimate.asking is None
+        if estimate.asking is None:
+            estimate.asking = self._clock.event()
+        return estimate.asking, mine
+
+    def _await(self, job: str, estimate: _Estimate, asking: threading.Event, mine: bool) -> None:
+        if not mine:
+            self._clock.wait(asking, None)
             return
+        assert self._ask is not None
         try:
             self._ask(job)
         except Exception:
@@ -155,7 +168,7 @@ class StoreClock:
         finally:
             with self._lock:
                 estimate.asking = None
-            mine.set()
+            asking.set()
 
     def _estimate(self, name: Hashable) -> _Estimate:
         estimate = self._estimates.get(name)

@@ -355,6 +355,8 @@ def test_where_only_the_hosts_clock_is_set_every_slot_runs_once_when_it_is_due(
     """apscheduler#351, #526, #1066 and kubernetes#42649 once more, for a host that is alone with its wrong clock."""
     host = lone_host
     host.start(minutely="1m", five="*/5 * * * *", hourly="0 * * * *")
+    asks = len(host.backend.script.sent("time"))
+    assert asks <= 3  # one a job: whichever is asked about before another has its answer
     world.pass_time("32m3s")
     for step in steps:
         host.step(step)
@@ -368,7 +370,7 @@ def test_where_only_the_hosts_clock_is_set_every_slot_runs_once_when_it_is_due(
     assert {0} <= {at_ms - slot_ms for _, slot_ms, at_ms in host.runs} <= set(range(unseen_ms + 1))
     assert host.heard.words("start", "success") == []
     # One ask for the time a step that can be seen, and none of the schedules beyond what their slots cost.
-    assert len(host.backend.script.sent("time")) <= 1 + len(list(steps))
+    assert len(host.backend.script.sent("time")) - asks <= len(list(steps))
     assert asked["Every.next_after"] <= len(host.ran("minutely")) + 10
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Hashable
 
 import pytest
-from world import World
+from world import Task, World
 
 from anarchon.store_clock import StoreClock
 from anarchon.testing import ManualClock
@@ -232,6 +232,41 @@ def test_one_thread_asks_and_the_others_wait_for_its_answer(world: World) -> Non
     assert [task.done for task in tasks] == [True] * 3
     assert len(asked) == 1
     assert store_clock.now_ms("x") == world.now_ms
+
+
+def test_one_that_looked_before_an_answer_does_not_ask_again_after_it(world: World) -> None:
+    """
+    1. the host's clock is stepped; a thread looks, finds that the store must be asked, and is held up
+    2. another looks: it asks and is answered, or waits for the first one's answer
+    3. the first goes on: between the two of them the store is asked once
+    """
+    others: list[Task] = []
+    held_up = False
+
+    def another_looks() -> None:
+        nonlocal held_up
+        if not held_up:
+            held_up = True
+            others.append(world.spawn(lambda: host.store_clock.look("x")))
+
+    def clock_of(job: str) -> None:
+        named.append(job)
+        if len(named) == 2:  # once for the look; whoever needs the name again has not begun to ask
+            another_looks()
+
+    def ask(job: str) -> None:
+        another_looks()
+        host.ask(job)
+
+    host, named = Host(world, clock_of=clock_of), ["for the start"] * 2
+    host.store_clock.refresh("x")
+    host.clock.step_wall("1h")
+    host.store_clock._ask = ask
+    named.clear()
+    host.store_clock.look("x")
+    world.settle()
+    assert [other.done for other in others] == [True]
+    assert (host.asked, host.store_clock.unknown("x")) == (2, False)
 
 
 def test_those_who_wait_go_on_when_the_answer_is_bad_and_do_not_ask_one_after_another(world: World) -> None:
