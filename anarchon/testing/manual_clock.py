@@ -99,7 +99,7 @@ class ManualClock:
         with self._moved:
             self._wall_ms += step_ms
 
-    def wait_until_blocked(self, count: int = 1, within: Duration = "10s") -> None:
+    def wait_until_blocked(self, count: int = 1, within: Duration = "60s") -> None:
         """Blocks until at least ``count`` threads wait on this clock with nothing yet to end their wait.
 
         A thread that ``advance`` or a set event has just woken is not counted, even if it has not run yet: so a test
