@@ -27,7 +27,7 @@ class Jobs:
         self.begun = threading.Semaphore(0)
         self._over = threading.Event()
         self.scheduler = (
-            Scheduler(backend or MemoryBackend(), instance_id="there", lease="5s")
+            Scheduler(backend or MemoryBackend(), instance_id="there", lease="5m")
             .cron("sync", "0 0 29 2 *", lambda: None)
             .cron("fails", "0 0 29 2 *", self._fail)
             .cron("long", "0 0 29 2 *", self._long, overlap="allow")

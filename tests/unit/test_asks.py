@@ -41,7 +41,8 @@ def test_however_many_asks_hang_there_are_eight_threads(world: World, bench: Ben
     for number in range(1_000):
         bench.asks.soon(lambda number=number: (asked.append(number), world.clock.wait(gate, None)))
     world.settle()
-    assert asked == list(range(8))
+    # Each on a thread of its own: whose turn it is between taking an ask and making it is the machine's to say.
+    assert sorted(asked) == list(range(8))
     assert world.alive() == 8 + 1  # and the alarms'
     gate.set()
     world.settle()

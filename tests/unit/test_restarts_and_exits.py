@@ -84,11 +84,12 @@ def deaf():
 schedulers = [Scheduler(MemoryBackend()).every("x", "100ms", deaf, jitter=0).start() for _ in range(20)]
 for _ in schedulers:
     assert began.acquire(timeout=60)
+print(time.monotonic())
 """
 
 
 def test_the_exit_of_many_schedulers_takes_no_longer_than_that_of_one() -> None:
-    began = time.monotonic()
-    subprocess.run([sys.executable, "-c", EXITS], check=True, timeout=100)
-    # Two seconds for all of them; forty were they waited for one after another.
-    assert time.monotonic() - began < 40
+    done = subprocess.run([sys.executable, "-c", EXITS], check=True, stdout=subprocess.PIPE, timeout=100)
+    # From when it began to end, on the one clock that all processes of a host have: two seconds for all of them; forty
+    # were they waited for one after another.
+    assert time.monotonic() - float(done.stdout) < 40

@@ -14,8 +14,8 @@ from anarchon.web import answers
 from anarchon.web.answers import Answer
 
 
-def make(backend: Any = None) -> Scheduler:
-    scheduler = Scheduler(backend or MemoryBackend(), instance_id="here", lease="1s")
+def make(backend: Any = None, lease: str = "5m") -> Scheduler:
+    scheduler = Scheduler(backend or MemoryBackend(), instance_id="here", lease=lease)
     return scheduler.every("sync", "10s", lambda: None).every("fails", "10s", fails)
 
 
@@ -139,7 +139,7 @@ def test_a_wait_that_is_no_duration_is_refused(wait: object) -> None:
 def test_a_store_that_is_away_is_told_without_where_it_stands(ask: Any, caplog: pytest.LogCaptureFixture) -> None:
     store = Away()
     with caplog.at_level(logging.WARNING, "anarchon"):
-        answer = ask(make(store))
+        answer = ask(make(store, lease="1s"))  # for so long a claim in doubt is withdrawn
     assert (answer.status, answer.body["error"], answer.headers) == (503, "store-unavailable", {"Retry-After": "5"})
     assert "10.1.2.3" not in json.dumps(answer.body)
     assert "10.1.2.3" in caplog.text

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 import pytest
+from servers import free_port
 from serving import TOKEN, Jobs, serving
 
 from anarchon import BackendError, ConfigurationError, JobNotRegistered, MemoryBackend, RunRefused
@@ -79,8 +80,7 @@ def is_whole(request: bytes) -> bool:
 
 
 def free_url() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 def everything_about(error: BaseException) -> str:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from servers import free_port
 from serving import BEARER, TOKEN, Jobs, answer_of, connect, exchange, serving
 from waitress import wasyncore
 
@@ -285,12 +286,13 @@ def test_a_process_with_many_open_files_is_served() -> None:
 
 def test_a_close_ends_every_connection_and_frees_the_port() -> None:
     jobs = Jobs()
-    with serving(jobs) as server:
+    # Not one that the kernel deals out: it could be anybody's before it is listened on again.
+    with serving(jobs, http=f":{free_port()}") as server:
         idle, partial, kept = connect(server), connect(server), connect(server)
         partial.sendall(b"GET /jobs HTTP/1.1\r\nHost: x\r\n")
         kept.sendall(GET)
         assert answer_of(kept)[0] == 200
-        server.close()
+        server.close(drain="60s")
         for connected in (idle, partial, kept):
             assert is_closed(connected)
             connected.close()
@@ -302,7 +304,7 @@ def test_a_close_ends_every_connection_and_frees_the_port() -> None:
 
 
 def test_a_server_that_was_never_started_frees_the_port_too() -> None:
-    server = WorkerServer(Jobs().scheduler, ":0")
+    server = WorkerServer(Jobs().scheduler, f":{free_port()}")
     server.close()
     server.close()
     with pytest.raises(ConnectionRefusedError):
@@ -318,7 +320,7 @@ def test_a_caller_whose_run_is_stopped_is_answered_before_the_close() -> None:
         late.sendall(post("sync"))
         status, _, body = answer_of(late)
         assert (status, body["error"]) == (503, "stopping")
-        server.close()
+        server.close(drain="60s")
         status, _, body = answer_of(waiting)
         assert (status, body["status"]) == (200, "interrupted")
 
