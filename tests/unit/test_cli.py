@@ -726,4 +726,6 @@ def test_no_command_leaves_a_thread(target: str) -> None:
     before = set(threading.enumerate())
     main(["run", target, "sync"])
     main(["history", target, "sync"])
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)  # a command waits a few seconds for its threads to end; a busy machine may need more
     assert set(threading.enumerate()) <= before
