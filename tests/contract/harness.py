@@ -176,8 +176,8 @@ class SQLiteHarness(ManualHarness):
     def __init__(self, directory: Path) -> None:
         super().__init__()
         self._path = directory / f"{uuid.uuid4().hex}.db"
-        self.backend = SQLiteBackend(self._path, clock=self._clock)
-        self._others: list[LeaseBackend] = []
+        self._backends: list[SQLiteBackend] = []
+        self.backend = self.another()
 
     def dump(self) -> Any:
         if not self._path.exists():
@@ -188,11 +188,14 @@ class SQLiteHarness(ManualHarness):
         return {name: kept for name, kept in rows.items() if kept}
 
     def another(self) -> LeaseBackend:
-        self._others.append(SQLiteBackend(self._path, clock=self._clock))
-        return self._others[-1]
+        backend = SQLiteBackend(self._path, clock=self._clock)
+        # One that is kept from its turn has to wait longer on a busy machine than a scheduler would.
+        backend._reader.limit_ms = backend._writer.limit_ms = 60_000
+        self._backends.append(backend)
+        return backend
 
     def close(self) -> None:
-        for backend in (self.backend, *self._others):
+        for backend in self._backends:
             backend.close()
 
 
