@@ -182,11 +182,11 @@ def redis_troubles(fleet: Fleet, server: RedisServer) -> list[Trouble]:
             server.resume()
 
     def forget_scripts(chance: random.Random) -> None:
-        with trouble(fleet, "forgotten scripts"), redis.Redis.from_url(server.url) as client:
+        with trouble(fleet, "forgotten scripts"), redis.Redis.from_url(server.url, socket_timeout=30) as client:
             client.script_flush()
 
     def fill_memory(chance: random.Random) -> None:
-        with trouble(fleet, "full memory"), redis.Redis.from_url(server.url) as client:
+        with trouble(fleet, "full memory"), redis.Redis.from_url(server.url, socket_timeout=30) as client:
             client.config_set("maxmemory", 1)
             time.sleep(chance.uniform(0.2, 3))
             client.config_set("maxmemory", 0)

@@ -15,6 +15,8 @@ from anarchon import BackendError, RedisBackend, Scheduler
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "backends.rst"
 PREFIX = "billing:cron:"
 
+pytestmark = pytest.mark.usefixtures("patient_redis")
+
 
 def backend_of(account: str, server: RedisServer) -> RedisBackend:
     """Makes the account by the page's own line, and a backend that logs in with it."""
@@ -28,7 +30,7 @@ def test_a_worker_account_runs_jobs_and_a_reader_account_reads_them(
     redis_server: Callable[..., RedisServer],
 ) -> None:
     server = redis_server().start()
-    worker = Scheduler(backend=backend_of("cron-worker", server)).every("sync", "10s", lambda: None)
+    worker = Scheduler(backend=backend_of("cron-worker", server)).every("sync", "10s", lambda: None, lease="10m")
     reader = Scheduler(backend=backend_of("cron-reader", server))
     try:
         assert worker.run_now("sync").status == "success"

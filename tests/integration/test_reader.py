@@ -14,6 +14,8 @@ from servers import RedisServer
 
 from anarchon import BackendError, JobNotRegistered, Scheduler
 
+pytestmark = pytest.mark.usefixtures("patient_redis")
+
 RULES = ("on", ">look", "~*", "-@all", "+@read", "+time")
 
 

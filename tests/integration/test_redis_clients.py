@@ -24,10 +24,12 @@ from anarchon.durations import from_ms
 from anarchon.errors import BackendError, ConfigurationError
 from anarchon.records import ClaimRequest, Mode, Outcome, RunRecord, Verdict
 
+pytestmark = pytest.mark.usefixtures("patient_redis")
+
 RECORD = RunRecord("sync", from_ms(1), "run", 1, "scheduled", "success", "host", 1, from_ms(2), from_ms(3), 0.001)
 
 
-def times(connect_s: float = 1, read_s: float = 2, **options: Any) -> dict[str, Any]:
+def times(connect_s: float = 10, read_s: float = 20, **options: Any) -> dict[str, Any]:
     return {"socket_connect_timeout": connect_s, "socket_timeout": read_s, "retry": Retry(NoBackoff(), 0), **options}
 
 
@@ -153,7 +155,7 @@ def cluster_client(servers: list[RedisServer], **options: Any) -> RedisCluster:
     no_repeats: dict[str, Any] = {"retry": Retry(NoBackoff(), 0)}
     if redis.VERSION[0] < 6:
         no_repeats = {"cluster_error_retry_attempts": 0}
-    told = {"socket_connect_timeout": 1, "socket_timeout": 2, **no_repeats, **options}
+    told = {"socket_connect_timeout": 10, "socket_timeout": 20, **no_repeats, **options}
     return RedisCluster("127.0.0.1", servers[0].port, **told)
 
 
@@ -182,20 +184,20 @@ class TestCluster:
     def test_its_longest_call_counts_the_cluster_map_and_its_repeats(self, cluster: list[RedisServer]) -> None:
         client = cluster_client(cluster)
         backend = RedisBackend(client=client)
-        backend.bound_calls(6_000)
-        with pytest.raises(ConfigurationError, match="cluster 127.0.0.1:.* may take 6s .*Build it so: RedisCluster"):
-            backend.bound_calls(5_999)
+        backend.bound_calls(60_000)
+        with pytest.raises(ConfigurationError, match="cluster 127.0.0.1:.* may take 1m .*Build it so: RedisCluster"):
+            backend.bound_calls(59_999)
         client.close()
-        repeating = RedisCluster("127.0.0.1", cluster[0].port, socket_connect_timeout=1, socket_timeout=2)
-        with pytest.raises(ConfigurationError, match=r"\d tries x 2"):
-            RedisBackend(client=repeating).bound_calls(20_000)
+        repeating = RedisCluster("127.0.0.1", cluster[0].port, socket_connect_timeout=10, socket_timeout=20)
+        with pytest.raises(ConfigurationError, match=r"\d tries x 2 "):
+            RedisBackend(client=repeating).bound_calls(200_000)
         repeating.close()
 
     def test_a_child_gets_a_cluster_client_of_its_own(self, cluster: list[RedisServer], prefix: str) -> None:
         child = in_a_child(
             f"""
             from redis.cluster import RedisCluster
-            client = RedisCluster("127.0.0.1", {cluster[0].port}, socket_connect_timeout=1, socket_timeout=2)
+            client = RedisCluster("127.0.0.1", {cluster[0].port}, socket_connect_timeout=10, socket_timeout=20)
             backend = RedisBackend(client=client, prefix={prefix!r})
             pools = [node.redis_connection.connection_pool for node in client.get_nodes()]
             locks = [client._lock, client.nodes_manager._lock]
@@ -209,7 +211,7 @@ class TestSentinel:
         with sentinel_of(tmp_path) as (sentinel, _):
             client = sentinel.master_for("main", **times())
             backend = RedisBackend(client=client, prefix=prefix)
-            backend.bound_calls(6_000)
+            backend.bound_calls(60_000)
             whole_run(backend)
             client.close()
 
@@ -228,8 +230,8 @@ class TestSentinel:
             child = in_a_child(
                 f"""
                 from redis.sentinel import Sentinel
-                sentinel = Sentinel([("127.0.0.1", {servers[1].port})], socket_timeout=2, socket_connect_timeout=1)
-                client = sentinel.master_for("main", socket_timeout=2, socket_connect_timeout=1)
+                sentinel = Sentinel([("127.0.0.1", {servers[1].port})], socket_timeout=20, socket_connect_timeout=10)
+                client = sentinel.master_for("main", socket_timeout=20, socket_connect_timeout=10)
                 backend = RedisBackend(client=client, prefix={prefix!r})
                 pools = [client.connection_pool, sentinel.sentinels[0].connection_pool]
                 locks = []
@@ -256,7 +258,7 @@ class TestFork:
     def test_a_child_gets_a_client_like_the_given_one(self, redis_url: str, prefix: str, kind: str) -> None:
         child = in_a_child(
             f"""
-            pool = redis.{kind}.from_url({redis_url!r}, socket_timeout=2, socket_connect_timeout=1, max_connections=7)
+            pool = redis.{kind}.from_url({redis_url!r}, socket_timeout=20, socket_connect_timeout=10, max_connections=7)
             client = redis.Redis(connection_pool=pool)
             backend = RedisBackend(client=client, prefix={prefix!r})
             pools = [pool]
@@ -285,11 +287,11 @@ def hold():
         done.wait()
 holder = threading.Thread(target=hold)
 holder.start()
-assert held.wait(30)
+assert held.wait(60)
 
 child = os.fork()
 if child == 0:
-    signal.alarm(30)  # hanging would kill it
+    signal.alarm(60)  # hanging would kill it
     after = [backend.time("sync"), backend.history("sync", 1), backend.active("sync")]
     grandchild = os.fork()
     if grandchild == 0:

@@ -27,6 +27,8 @@ from anarchon.testing import ManualClock
 
 JOB = "sync"
 
+pytestmark = pytest.mark.usefixtures("patient_redis")
+
 
 def request(slot_ms: int, token: str = "token", run_id: str | None = None, **options: Any) -> ClaimRequest:
     values: dict[str, Any] = dict(
