@@ -33,6 +33,8 @@ class JobPlan:
     options: dict[str, Any] = field(default_factory=dict)
     #: Options of which each host draws one value, as while deploys of many versions are about.
     varied: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    #: What it raises where it fails.
+    error: type[BaseException] = ValueError
 
 
 #: Short leases, so that much happens; each job is there for a rule that it alone would reach.
@@ -63,8 +65,8 @@ class Host:
         self.name = name
         self.version = version
         self.where = Where(name)
-        self.clock = SimClock(kernel, kernel.random.choice(SKEWS_MS), kernel.random.choice(DRIFTS_PPM))
-        self.line = Line(kernel, fleet.server, self.where, fleet.reached)
+        self.clock = SimClock(kernel, kernel.random.choice(fleet.skews_ms), kernel.random.choice(fleet.drifts_ppm))
+        self.line = fleet.new_line(self)
         sources = Sources(self.clock, SimChance(kernel), lambda clock: SimThreads(kernel, self.where, clock))
         self.scheduler = Scheduler(self.line, instance_id=name, sources=sources)
         for plan in fleet.jobs:
@@ -72,9 +74,10 @@ class Host:
             drawn = {name: kernel.random.choice(values) for name, values in plan.varied.items()}
             options = {"history_limit": 100_000, **plan.options, **drawn}
             register(plan.name, plan.schedule, fleet.handler(plan, self), **options)
-        deployed = JobPlan("deployed", DEPLOYED[version], (20, 300))
-        options = dict(lease="3s", max_late="4s", jitter="50ms", history_limit=100_000)
-        self.scheduler.every(deployed.name, deployed.schedule, fleet.handler(deployed, self), **options)
+        if fleet.deploys:
+            deployed = JobPlan("deployed", DEPLOYED[version], (20, 300))
+            options = dict(lease="3s", max_late="4s", jitter="50ms", history_limit=100_000)
+            self.scheduler.every(deployed.name, deployed.schedule, fleet.handler(deployed, self), **options)
         for type in ("skip", "error", "start", "success", "failure", "interrupted"):
             self.scheduler.on(type, self.heard)
         #: When it could not have claimed anything: from an instant, to one, or to the end.
@@ -82,7 +85,7 @@ class Host:
         self.weather_span: list[int | None] | None = None
         self.made_ms = kernel.now_ms
         self.paused_ms: list[tuple[int, int]] = []
-        self.conduct = self.line.conduct = Conduct(self)
+        self.conduct = self.line.conduct = fleet.new_conduct(self)
         kernel.spawn(self.where, self.scheduler.start)
 
     def heard(self, event: Event) -> None:
@@ -98,6 +101,12 @@ DRIFTS_PPM = (0, 0, 100, -100, 500)
 class Fleet:
     """The hosts, their store, and all that they did."""
 
+    #: How wrong a host's clocks may be, and whether there is the job whose schedule a deploy changes.
+    skews_ms: tuple[int, ...] = SKEWS_MS
+    drifts_ppm: tuple[int, ...] = DRIFTS_PPM
+    deploys = True
+    compare_every = 50
+
     def __init__(self, seed: int, hosts: int = 4, jobs: tuple[JobPlan, ...] = JOBS) -> None:
         self.kernel = Kernel(seed)
         self.jobs = jobs
@@ -107,7 +116,7 @@ class Fleet:
         self.complaints: list[str] = []
         #: Whether each host's conduct is judged: not where the store's clock does not tell the true time.
         self.judges_conduct = True
-        self.server = Server(self.kernel, lambda what: self.complain(f"the store: {what}"))
+        self.server = Server(self.kernel, lambda what: self.complain(f"the store: {what}"), self.compare_every)
         self.server_away: list[list[int | None]] = []
         self.ran: list[Call] = []
         self.died: dict[str, datetime] = {}
@@ -126,6 +135,15 @@ class Fleet:
         self.all_hosts.append(host)
         return host
 
+    def new_line(self, host: Host) -> Line:
+        return Line(self.kernel, self.server, host.where, self.reached)
+
+    def new_conduct(self, host: Host) -> Conduct:
+        return Conduct(host)
+
+    def begun(self, host: Host, call: Call) -> None:
+        """A handler has just been called, on this thread."""
+
     def handler(self, plan: JobPlan, host: Host) -> Callable[[RunContext], None]:
         kernel = self.kernel
 
@@ -134,6 +152,7 @@ class Fleet:
             self.ran.append(call)
             host.conduct.begins(call)
             try:
+                self.begun(host, call)
                 work_ms = kernel.random.randint(*plan.work_ms)
                 if kernel.random.randrange(1000) < plan.stubborn:
                     kernel.sleep(work_ms)
@@ -141,7 +160,10 @@ class Fleet:
                     host.clock.wait(ctx.signal, work_ms)
                     ctx.raise_if_cancelled()
                 if kernel.random.randrange(1000) < plan.fails:
-                    raise ValueError("it did not work out")
+                    raise plan.error("it did not work out")
+            except BaseException as error:
+                call.raised = error
+                raise
             finally:
                 # Not where its process is gone: then nobody has seen it end.
                 if not host.where.killed:
@@ -268,6 +290,7 @@ class Call:
     started_ms: int
     ended_ms: int | None = None
     told: str | None = None
+    raised: BaseException | None = None
 
     @property
     def told_ms(self) -> int | None:

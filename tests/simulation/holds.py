@@ -74,10 +74,10 @@ class Hold:
             yield f"the handler of {self} is called again"
         if call.ctx.reason is not None:
             yield f"the handler of {self} is called after it was told to stop: {call.ctx.reason}"
-        if not self._deadline_ms(-1) > now_ms - _TOLERANCE_MS and not self.paused(self.won_ms, now_ms):
+        if not self.deadline_ms(-1) > now_ms - _TOLERANCE_MS and not self.paused(self.won_ms, now_ms):
             yield f"the handler of {self} is called when its lease cannot be relied on any more"
         first_ms = self.won_ms + self.job.options.heartbeat_ms
-        if not self.beat_sent and self._deadline_ms(0) < first_ms - _TOLERANCE_MS:
+        if not self.beat_sent and self.deadline_ms(0) < first_ms - _TOLERANCE_MS:
             yield f"the handler of {self} is called though its grant was long on its way, and not renewed"
 
     def beats(self, now_ms: int) -> Iterator[str]:
@@ -85,8 +85,8 @@ class Hold:
         if now_ms > self.beat_again_by_ms and not self.paused(self.won_ms, now_ms):
             yield f"{self} is renewed {now_ms - self.beat_again_by_ms} ms later than it should be"
         soon_ms = now_ms + self.job.options.heartbeat_ms + 100
-        if self.call is None and not self.beat_sent and self._deadline_ms(0) > soon_ms:
-            yield f"{self} is renewed before it begins, and its lease is good until {self._deadline_ms(0)} ms"
+        if self.call is None and not self.beat_sent and self.deadline_ms(0) > soon_ms:
+            yield f"{self} is renewed before it begins, and its lease is good until {self.deadline_ms(0)} ms"
         self.beat_sent = self.beating = True
 
     def renewed(self, now_ms: int) -> Iterator[str]:
@@ -144,13 +144,13 @@ class Hold:
         due_ms = _NEVER_MS if self.lost_ms is None else self.lost_ms + tolerance_ms
         heard = [*(heard_ms for heard_ms, _ in self.trusted), over_ms]
         for number, (_, next_ms) in enumerate(pairwise(heard)):
-            deadline_ms = self._deadline_ms(number) + tolerance_ms
+            deadline_ms = self.deadline_ms(number) + tolerance_ms
             # What was over before the handler began was renewed before it began.
             if deadline_ms < next_ms and next_ms > began_ms:
                 return min(due_ms, deadline_ms)
         return due_ms
 
-    def _deadline_ms(self, number: int) -> int:
+    def deadline_ms(self, number: int) -> int:
         lease_ms = self.request.lease_ms
         return self.trusted[number][1] + lease_ms - _margin_ms(lease_ms)
 

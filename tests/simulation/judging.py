@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import reduce
 
-from fleet_of_hosts import DEPLOYED, JOBS, Fleet, Host
+from fleet_of_hosts import DEPLOYED, Fleet, Host
 from kernel import EPOCH_MS
 
 from anarchon.durations import from_ms, to_ms
@@ -68,12 +68,13 @@ def _judged_life(fleet: Fleet, life: Life, upgraded_at: datetime | None) -> Judg
     first = life.began_at + (_AFTER_A_LOSS if life.after_a_loss else _AFTER_THE_START)
     last = life.ended_at - (_BEFORE_A_LOSS if life.before_a_loss else _BEFORE_THE_END)
     oracle = SlotOracle(_NOISE)
-    for plan in JOBS:
+    for plan in fleet.jobs:
         schedule: Schedule = cron(plan.schedule) if " " in plan.schedule else every(plan.schedule)
         told = ("overlap", "max_attempts", "max_late", "jitter", "lease", "timeout")
         options = {name: plan.options[name] for name in told if name in plan.options}
         oracle.expect(plan.name, _slots(schedule, first, last), **options)
-    oracle.expect("deployed", _deployed(upgraded_at, first, last), max_late="4s", jitter="50ms", lease="3s")
+    if fleet.deploys:
+        oracle.expect("deployed", _deployed(upgraded_at, first, last), max_late="4s", jitter="50ms", lease="3s")
     found = oracle.judge(
         [one for one in fleet.log() if _is_of(life, one)],
         life.histories,

@@ -25,16 +25,18 @@ class Server:
 
     Args:
         complain: told where the model of the protocol's page would have answered otherwise.
+        compare_every: after so many calls the model's idea of what is kept is compared as well.
     """
 
-    def __init__(self, kernel: Kernel, complain: Callable[[str], object]) -> None:
+    def __init__(self, kernel: Kernel, complain: Callable[[str], object], compare_every: int = 50) -> None:
         self.clock = SimClock(kernel)
         self.up = True
         self._complain = complain
+        self._compare_every = compare_every
         self.lose_everything()
 
     def lose_everything(self) -> None:
-        self.store = BesideTheModel(self.clock, self._complain)
+        self.store = BesideTheModel(self.clock, self._complain, self._compare_every)
 
 
 @dataclass

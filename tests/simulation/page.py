@@ -31,9 +31,9 @@ careless edit might do. Each such *mutant* of the library is killed by a test of
 fails. ``tests/contract/test_mutants.py`` and ``tests/unit/test_faults.py`` do this every time, so that no rule is there
 that nothing would miss.
 
-Most of them are also seen by the simulation, which knows no rule in particular: it lets storms loose on whole fleets in
-virtual time (:doc:`developing`), and judges what comes of it. The last column has the seed and the second of virtual
-time at which it is seen, and by what:
+Nearly all of them are also seen by the simulation, which lets storms loose on whole fleets in virtual time
+(:doc:`developing`), and judges what comes of it; the judges know no mutant in particular. The last column has the
+seed and the second of virtual time at which it is seen, and by what:
 
 model
     An answer of the store differs from that of a second store, written from :doc:`protocol` alone.
@@ -46,6 +46,10 @@ oracle
 
 exception, hang
     A thread raised what nobody handled, or the fleet never came to rest.
+
+A storm is drawn at random, and comes by too seldom at what takes two things within a few milliseconds. So there are
+storms that are *aimed*: each waits for one step of one call or thread, and strikes there. The column has the name of
+the aim (``tests/simulation/aims.py``); with that and the seed it plays again.
 
 Where the simulation does not see one, the column says why. All of them once more, which takes a quarter of an hour and
 fails if one goes unseen that should not::
@@ -120,7 +124,8 @@ def _seen(name: str, sights: Mapping[str, Sight | None]) -> str:
         raise ValueError(f"{name}: the simulation does not see it, and nothing says why.")
     found = re.match(r"after ([\d.]+) s:", sight.what)
     when = f", {float(found[1]):.0f} s" if found else ""
-    return f"{'wild ' if sight.wild else ''}seed {sight.seed}{when}: {sight.by}"
+    storm = {"plain": "", "wild": "wild "}.get(sight.storm, f"*{sight.storm}*, ")
+    return f"{storm}seed {sight.seed}{when}: {sight.by}"
 
 
 def _test(noticed_by: str) -> str:

@@ -2,12 +2,13 @@
 
 ::
 
-    python tests/simulation                 # all of them, each for up to sixteen seeds
+    python tests/simulation                 # all of them, each for up to sixteen seeds of each kind of storm
     python tests/simulation --only overlap  # those with this word in their names
     python tests/simulation --page          # those that are to be seen; writes docs/mutants.rst
 
 The mutants are the rules of the claim protocol left out (``tests/contract/mutants.py``) and those of an instance's side
-(``tests/unit/faults.py``). Each is tried in a process of its own: what it breaks may hang.
+(``tests/unit/faults.py``). Each is tried in a process of its own: what it breaks may hang. One that an aim was written
+for (``aims.py``) is tried there first.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from aimed import weather_an_aimed_storm
+from aims import AIMED_AT, AIMS
 from faults import FAULTS, Fault
 from mutants import MUTANTS, Mutant
 from storm import weather_a_storm
@@ -46,13 +49,13 @@ class Sight:
     """How a mutant was seen.
 
     Attributes:
-        wild: whether in a wild storm.
+        storm: ``plain``, ``wild``, or the name of the aim.
         by: ``model`` (an answer of the store that the model would not give), ``conduct`` (what an instance did),
             ``oracle``, ``exception``, or ``hang``.
         what: the complaint.
     """
 
-    wild: bool
+    storm: str
     seed: int
     by: str
     what: str
@@ -72,16 +75,23 @@ def made(mutant: Mutant | Fault) -> Iterator[None]:
         memory.claims = before  # type: ignore[attr-defined]
 
 
-def seen_in(seed: int, wild: bool = False, seconds: int = 300) -> Sight | None:
-    """What the simulation says of the library as it is now."""
-    outcome = (weather_a_wild_storm if wild else weather_a_storm)(seed, seconds, hasty=True)
+def seen_in(seed: int, storm: str = "plain", seconds: int = 300) -> Sight | None:
+    """What the simulation says of the library as it is now.
+
+    Args:
+        seconds: how long a plain or a wild storm is; an aim says so itself.
+    """
+    if storm in AIMS:
+        outcome = weather_an_aimed_storm(AIMS[storm], seed, hasty=True)
+    else:
+        outcome = {"plain": weather_a_storm, "wild": weather_a_wild_storm}[storm](seed, seconds, hasty=True)
     if outcome.seen:
         by = "model" if ": the store: " in outcome.seen[0] else "conduct"
-        return Sight(wild, seed, by, outcome.seen[0])
+        return Sight(storm, seed, by, outcome.seen[0])
     if outcome.raised:
-        return Sight(wild, seed, "exception", repr(outcome.raised[0]))
+        return Sight(storm, seed, "exception", repr(outcome.raised[0]))
     if outcome.judgement.faults:
-        return Sight(wild, seed, "oracle", str(outcome.judgement.faults[0]))
+        return Sight(storm, seed, "oracle", str(outcome.judgement.faults[0]))
     return None
 
 
@@ -95,8 +105,8 @@ def _try_apart(name: str, seeds: int) -> Sight | None:
     command = [sys.executable, str(Path(__file__).parent), "--one", name, "--seeds", str(seeds)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == -signal.SIGALRM:
-        kind, seed = done.stdout.split()[-2:]
-        return Sight(kind == "wild", int(seed), "hang", f"it does not come to its end within {_HANGS_AFTER_S} s")
+        seed, storm = done.stdout.splitlines()[-1].split(" ", 1)
+        return Sight(storm, int(seed), "hang", f"it does not come to its end within {_HANGS_AFTER_S} s")
     if done.returncode:
         raise RuntimeError(f"{name}: {done.stderr[-2000:]}")
     found = json.loads(done.stdout.splitlines()[-1])
@@ -106,13 +116,19 @@ def _try_apart(name: str, seeds: int) -> Sight | None:
 def _try_here(name: str, seeds: int) -> Sight | None:
     logging.disable(logging.CRITICAL)
     with made(ALL[name]):
-        for seed in range(seeds):
-            for wild in (False, True):
-                print("wild" if wild else "plain", seed, flush=True)
-                signal.alarm(_HANGS_AFTER_S)
-                if sight := seen_in(seed, wild):
-                    return sight
+        for seed, storm in _storms(name, seeds):
+            print(seed, storm, flush=True)
+            signal.alarm(_HANGS_AFTER_S)
+            if sight := seen_in(seed, storm):
+                return sight
     return None
+
+
+def _storms(name: str, seeds: int) -> Iterator[tuple[int, str]]:
+    """Where it is looked for: first where somebody has aimed at it, for that takes no time."""
+    if name in AIMED_AT:
+        yield from ((seed, AIMED_AT[name]) for seed in range(seeds))
+    yield from ((seed, storm) for seed in range(seeds) for storm in ("plain", "wild"))
 
 
 def main() -> None:
@@ -133,7 +149,7 @@ def main() -> None:
     sights = {}
     for name, sight in try_all(names, asked.seeds):
         sights[name] = sight
-        said = f"{'wild ' if sight.wild else ''}seed {sight.seed} by {sight.by}: {sight.what}" if sight else "NOT SEEN"
+        said = f"{sight.storm}, seed {sight.seed}, by {sight.by}: {sight.what}" if sight else "NOT SEEN"
         print(f"{name:<70} {said.splitlines()[0][:160]}", flush=True)
     print(f"{sum(sight is not None for sight in sights.values())} of {len(names)} seen")
     if asked.page:

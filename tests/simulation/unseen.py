@@ -4,93 +4,26 @@ from __future__ import annotations
 
 __all__ = ["UNSEEN"]
 
-_EDGE = "not seen: an edge of one millisecond, which hardly any storm hits"
-_SHORT = "not seen: a storm is over before the store may forget anything"
-_MOMENT = "not seen in so few seeds: it takes two things within a few milliseconds"
-_ALIKE = "not seen: what the fleet does comes to the same"
-_THREADS = "not seen: two steps are swapped that only threads which really run at once could tell apart"
-_TOLD = "not seen: it changes what is told and not what is done"
-_FEW = "not seen: no storm has so many calls, slots or jobs"
-_LATER = "not seen: the store's own answer, or the next look, sets it right"
+_FEW = "not seen: no storm has so many calls on their way at once"
 
 UNSEEN: dict[str, str] = {
-    "5: a released attempt is revived": _MOMENT,
-    "5: tokens that released the run are forgotten": _MOMENT,
-    "8: lost is written over a result": "not seen: an attempt with a result is not found lost any more",
-    "10: the newest slot has not passed": "not seen: the newest run is among the ends that are remembered",
-    "10: latest counts only in the past": _EDGE,
-    "11: late at the very end of the window": _EDGE,
-    "11: manual runs have a slot's window": "not seen: in a storm a manual run is asked for again within seconds",
+    "11: manual runs have a slot's window": "not seen: an instance itself asks for a manual run with five minutes",
     "12: the line is for manual runs too": "not seen: no instance asks for a manual run as a backup",
-    "leases: a grant ends none for good": _MOMENT,
-    "leases: a return to life ends none for good": _MOMENT,
-    "leases: live though ended for good": _MOMENT,
     "leases: a renewal keeps the old length": "not seen: an instance renews with the length that it claimed with",
     "finish: whoever released may finish": "not seen: no instance finishes what it has released",
-    "finish: attempt and fence are the caller's": "not seen: an instance names them as they were granted",
     "finish: whoever released still holds the run": "not seen: no instance finishes what it has released",
-    "release: attempt and fence are the caller's": "not seen: an instance names them as they were granted",
     "release: a manual run stays unfinished": "not seen: no instance releases a manual run",
-    "active: a lease is not cut": _MOMENT,
-    "remembered: for ten minutes however long the lease": _SHORT,
-    "a lease is counted from just before its renewal was sent": _MOMENT,
-    "a manual run's lease is counted from before its first ask": _MOMENT,
-    "a deadline that a renewal has moved does not ring": _THREADS,
-    "a lease that the store says is lost is told": "not seen: the deadline tells it, a little later",
     "a lost lease is told once": "not seen: a signal that is set twice is set",
-    "a run whose lease is lost before it began never begins": _MOMENT,
-    "a run whose thread had not begun when the stop came never begins": _MOMENT,
-    "a lease that cannot be relied on before the run begins is lost": _MOMENT,
-    "the backups know what may have been granted before the next claim is asked": _THREADS,
-    "a token that held the run unseen gives way to another": _MOMENT,
-    "a token of a claim that may still come through is kept": _MOMENT,
-    "an older slot does not take the place of a newer one": _MOMENT,
-    "a slot to come gives way to one that is due": _MOMENT,
-    "a claim is repeated only while its slot may start": _MOMENT,
-    "a slot that is still to come is asked for again": _LATER,
-    "a slot that was passed though it was asked for in time is late": _MOMENT,
-    "checks after a lease's end are spread": "not seen: within five minutes too few are drawn to tell",
-    "an overlap keeps a backup watching": _MOMENT,
-    "a run that nobody started is watched only while it may start": "not seen: a newer slot takes its place before",
-    "a slot that is late here is not claimed": _MOMENT,
-    "missed slots are told one by one up to a hundred": _FEW,
-    "a timeout sets the signal": _MOMENT,
-    "a handler that returns after it was told to stop has succeeded": _ALIKE,
-    "what is raised after the signal was set is an interruption": _MOMENT,
-    "a timeout is a failure whatever came before": _MOMENT,
-    "whatever a handler raises is its failure": "not seen: the handlers of a storm raise nothing out of the way",
-    "a listener that raises harms nobody": "not seen: the listeners of a storm raise nothing",
-    "what was given back is watched again here": _MOMENT,
-    "a grant that arrives after a stop is given back": _MOMENT,
-    "no run begins after a stop began": _MOMENT,
-    "a stop waits for manual claims too": _MOMENT,
-    "a handler does not wait for its own run": "not seen: no handler of a storm stops its scheduler",
-    "a stop from a handler leaves that run its heartbeat": "not seen: no handler of a storm stops its scheduler",
-    "an engine is kept until it is over": "not seen: no handler of a storm stops its scheduler",
-    "of the samples the one with the shortest round trip counts": "not seen: it is off by less than the noise",
-    "a sample that contradicts the others replaces them": _LATER,
-    "an old sample is refreshed": "not seen: every answer to a claim is a sample, and a storm has many",
-    "a manual run's slot is reckoned on the store's clock": _MOMENT,
-    "slots after the start are the timer's": _MOMENT,
-    "a clock that was set back is noticed": _MOMENT,
-    "of several slots that came due the newest is fired": _ALIKE,
-    "the clock is looked at after each wait": _LATER,
-    "an answer that was on its way when the clock was set is not believed": _MOMENT,
-    "a difference between the clocks is told once": _TOLD,
+    "a run that nobody started is watched only while it may start": (
+        "not seen: the store answers ``late`` when it may not start any more"
+    ),
+    "an answer that was on its way when the clock was set is not believed": (
+        "not seen: the store of a storm has a clock of its own, and not this host's"
+    ),
+    "a difference between the clocks is told once": "not seen: it changes what is logged and not what is done",
     "a cluster has a clock a node": "not seen: the store of a storm is no cluster",
-    "a wait is never longer than a minute": "not seen: no job of a storm has slots more than a minute apart",
-    "jitter delays the timer": _ALIKE,
-    "jitter does not delay a slot past the next": "not seen: the cron jobs of a storm have slots far apart",
     "a fire that raises does not end the timer": "not seen: nothing raises there in a storm",
-    "of the runs that nobody started the newest is watched": _ALIKE,
-    "nothing is watched after a stop": "not seen: a host is gone soon after it stopped",
-    "a catch-up waits for a random jitter": _ALIKE,
-    "a slot older than catch_up is not run": _MOMENT,
-    "the newest ends are remembered whatever their age": _SHORT,
-    "forgetting a job removes all of it": "not seen: nobody in a storm forgets a job",
-    "one broken job does not silence a store that goes away": "not seen: no job of a storm is broken by itself",
+    "nothing is watched after a stop": "not seen: a watch that began after a stop would ask nothing any more",
     "calls in flight are bounded": _FEW,
     "questions hold up no holder of a lease": _FEW,
-    "a handler that was left behind is remembered over a restart": "not seen: no host of a storm starts again",
-    "a manual run that may have been granted is withdrawn": _MOMENT,
 }
