@@ -236,13 +236,14 @@ def watch(workers: list[Process]) -> None:
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.stdout, selectors.EVENT_READ, worker)
-        while len(slots) < SLOTS or not all(told.values()):
+        while len(slots) < SLOTS or not all("\n" in text for text in told.values()):
             ready = selector.select(timeout=100)
             assert ready, "Nothing is run any more."
             for key, _ in ready:
                 # Past the stream's own buffer, in which lines would lie that nobody is told of.
                 told[key.data] += os.read(key.fd, 65_536).decode()
-            lines = "".join(told.values()).splitlines()
+            # A line may come in two parts, and the second one is not here yet.
+            lines = [line for text in told.values() for line in text.rpartition("\n")[0].splitlines()]
             matches = [re.fullmatch(r"(\d\d:\d\d:\d\d) attempt 1 fence \d+", line) for line in lines]
             assert all(matches), lines
             slots = Counter(match[1] for match in matches if match)
