@@ -217,6 +217,19 @@ class Fleet:
                 raise AssertionError(f"{self!r}: not in time: {what}; died: {died}\n{self._told()}")
             time.sleep(_LOOK_AGAIN_S)
 
+    def wait_for_value(self, ask: Callable[[], int | None], what: str, timeout_s: float = 60) -> int:
+        """Waits until there is a number, and returns it."""
+        found: list[int] = []
+
+        def is_there() -> bool:
+            number = ask()
+            if number is not None:
+                found.append(number)
+            return number is not None
+
+        self.wait_until(is_there, what, timeout_s)
+        return found[0]
+
     def stop(self) -> None:
         """Stops every worker that runs, and waits for its end: each must end in time."""
         stopped = [worker for worker in list(self.workers.values()) if worker.running]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 
 from fleet import Line
@@ -14,7 +14,7 @@ __all__ = [
     "faults_of_early_runs",
     "faults_of_records",
     "faults_of_runs",
-    "undecided",
+    "judged_until",
 ]
 
 
@@ -35,8 +35,7 @@ def faults_of_runs(
             ends[line["slot_ms"], line["attempt"]] += 1
     faults = []
     slots_ms = [*range(first_ms, last_ms + 1, interval_ms)]
-    skips = _skips(lines, job)
-    passed_over = [slot_ms for slot_ms in slots_ms if not begins[slot_ms] and set(workers) <= skips[slot_ms]]
+    passed_over = _passed_over(lines, job, workers, slots_ms)
     if 2 * len(passed_over) > len(slots_ms):
         faults.append(f"{job}: {len(passed_over)} of {len(slots_ms)} slots have no run: {passed_over}.")
     slots_ms = [slot_ms for slot_ms in slots_ms if slot_ms not in passed_over]
@@ -62,14 +61,25 @@ def faults_of_early_runs(lines: list[Line]) -> list[str]:
     ]
 
 
-def undecided(
-    lines: list[Line], job: str, workers: Collection[str], interval_ms: int, first_ms: int, last_ms: int
-) -> list[int]:
-    """The slots that somebody may still run: nobody has begun them, and not every worker has told of a skip."""
-    begun = {line["slot_ms"] for line in _of(lines, job) if line["what"] == "begin"}
-    skips = _skips(lines, job)
-    slots_ms = range(first_ms, last_ms + 1, interval_ms)
-    return [slot_ms for slot_ms in slots_ms if slot_ms not in begun and not set(workers) <= skips[slot_ms]]
+def judged_until(
+    lines: list[Line], intervals_ms: Mapping[str, int], workers: Collection[str], first_ms: int, least_ms: int
+) -> int | None:
+    """The last slot of a time that can be judged; None if that is still to come.
+
+    It has lasted so long at least. Of every job each slot of that time is decided, and at least half have a run: one
+    in which the machine stood still is made up for by what comes after.
+    """
+    last_ms = min(max((line["slot_ms"] for line in _begun(lines, job)), default=0) for job in intervals_ms)
+    last_ms -= last_ms % max(intervals_ms.values())
+    if last_ms < first_ms + least_ms:
+        return None
+    for job, interval_ms in intervals_ms.items():
+        slots_ms = range(first_ms, last_ms + 1, interval_ms)
+        ran = {line["slot_ms"] for line in _begun(lines, job)}.intersection(slots_ms)
+        passed_over = _passed_over(lines, job, workers, slots_ms)
+        if len(ran) + len(passed_over) < len(slots_ms) or 2 * len(passed_over) > len(slots_ms):
+            return None
+    return last_ms
 
 
 def faults_of_records(lines: list[Line], job: str, records: list[RunRecord]) -> list[str]:
@@ -88,7 +98,7 @@ def faults_of_records(lines: list[Line], job: str, records: list[RunRecord]) -> 
     ]
     kept = Counter(int(record.run_id) for record in records if record.status == "success" and not record.lease_lost)
     faults += [f"{job} {slot_ms}: {count} successes with a lease." for slot_ms, count in kept.items() if count > 1]
-    begins = [line for line in _of(lines, job) if line["what"] == "begin"]
+    begins = _begun(lines, job)
     # The newest may belong to workers that were killed, and wait for the next grant to find their leases over.
     settled_ms = max((line["wall_ms"] for line in begins), default=0) - 10_000
     faults += [
@@ -99,6 +109,12 @@ def faults_of_records(lines: list[Line], job: str, records: list[RunRecord]) -> 
     return faults
 
 
+def _passed_over(lines: list[Line], job: str, workers: Collection[str], slots_ms: Iterable[int]) -> list[int]:
+    """The slots that nobody may run any more: nobody has begun them, and every worker has told of a skip."""
+    begun, skips = {line["slot_ms"] for line in _begun(lines, job)}, _skips(lines, job)
+    return [slot_ms for slot_ms in slots_ms if slot_ms not in begun and set(workers) <= skips[slot_ms]]
+
+
 def _skips(lines: list[Line], job: str) -> dict[int, set[str]]:
     """Who came late for a slot, or found an older run still going on."""
     skips: dict[int, set[str]] = defaultdict(set)
@@ -106,6 +122,10 @@ def _skips(lines: list[Line], job: str) -> dict[int, set[str]]:
         if line["what"] == "skip" and line["reason"] in ("late", "overlap"):
             skips[line["slot_ms"]].add(line["worker"])
     return skips
+
+
+def _begun(lines: list[Line], job: str) -> list[Line]:
+    return [line for line in _of(lines, job) if line["what"] == "begin"]
 
 
 def _of(lines: list[Line], job: str) -> list[Line]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from fleet import Fleet, Line, only, together
-from judge import faults_of_early_runs, faults_of_runs, undecided
+from judge import faults_of_early_runs, faults_of_runs, judged_until
 
 # Often, so that a fork meets threads at work.
 JOBS, EVERY_MS = 6, 250
@@ -23,6 +23,7 @@ def fleets(make_fleet: Callable[[str], Fleet]) -> list[Fleet]:
     return [make_fleet("redis"), make_fleet("sqlite")]
 
 
+@pytest.mark.timeout(300)
 def test_children_of_a_server_run_jobs_where_their_hook_starts_the_scheduler_and_nowhere_else(
     fleets: list[Fleet],
 ) -> None:
@@ -40,17 +41,18 @@ def fork_and_serve(fleet: Fleet) -> None:
         lambda: {line["worker"] for line in fleet.lines("begin")} == workers, "the parent and every starter run jobs"
     )
     first_ms = fleet.lines("begin")[-1]["slot_ms"] + EVERY_MS
-    last_ms = first_ms + 2000
-    for number in range(JOBS):
-        slots = (f"job-{number}", workers, EVERY_MS, first_ms, last_ms)
-        fleet.wait_until(lambda slots=slots: not undecided(fleet.lines(), *slots), f"every slot of job {number}")
+    names = [f"job-{number}" for number in range(JOBS)]
+    last_ms = fleet.wait_for_value(
+        lambda: judged_until(fleet.lines(), dict.fromkeys(names, EVERY_MS), workers, first_ms, 2000),
+        "two seconds of slots that are decided",
+    )
     server.terminate()
     assert server.wait() == 0
     assert only(fleet.lines("stopped"))["children"] == [0] * len(HOOKS)
 
     lines = fleet.lines()
-    for number in range(JOBS):
-        assert faults_of_runs(lines, f"job-{number}", workers, EVERY_MS, first_ms, last_ms) == []
+    for name in names:
+        assert faults_of_runs(lines, name, workers, EVERY_MS, first_ms, last_ms) == []
     assert faults_of_early_runs(lines) == []
     assert {line["worker"] for line in fleet.lines("begin")} == workers
     assert_names(found, fleet.lines("begin"))

@@ -10,7 +10,7 @@ from judge import (
     faults_of_early_runs,
     faults_of_records,
     faults_of_runs,
-    undecided,
+    judged_until,
 )
 
 from anarchon import RunRecord
@@ -36,6 +36,11 @@ WORKERS = ["one", "two"]
 
 # What is asked of the judge: the job, who was there, how often it is due, and from when to when.
 SLOTS = ("tick", WORKERS, 1000, 1000, 3000)
+
+
+def until(lines: list[Line], least_ms: int = 2000) -> int | None:
+    """When the time ends that can be judged."""
+    return judged_until(lines, {"tick": 1000}, WORKERS, 1000, least_ms)
 
 
 def test_good_runs_have_no_fault() -> None:
@@ -69,7 +74,7 @@ def skip(slot_ms: int, worker: str, reason: str = "late") -> Line:
 
 def test_a_slot_that_every_worker_has_told_to_be_a_skip_may_be_without_a_run() -> None:
     lines = [*run(1000), skip(2000, "one"), skip(2000, "two", "overlap"), *run(3000)]
-    assert undecided(lines, *SLOTS) == []
+    assert until(lines) == 3000
     assert faults_of_runs(lines, *SLOTS) == []
 
 
@@ -84,14 +89,28 @@ def test_a_slot_that_every_worker_has_told_to_be_a_skip_may_be_without_a_run() -
 )
 def test_a_slot_that_passes_in_silence_is_a_fault_once_it_is_decided(skips: list[Line]) -> None:
     lines = [*run(1000), *skips, *run(3000)]
-    assert undecided(lines, *SLOTS) == [2000]
+    assert until(lines) is None
     assert len(faults_of_runs(lines, *SLOTS)) == 1
 
 
 def test_more_skips_than_runs_are_a_fault() -> None:
     skips = [skip(slot_ms, worker) for slot_ms in (2000, 3000) for worker in WORKERS]
-    assert undecided([*run(1000), *skips], *SLOTS) == []
     assert len(faults_of_runs([*run(1000), *skips], *SLOTS)) == 1
+
+
+def test_a_time_that_can_be_judged_has_lasted_for_long_enough_for_every_job() -> None:
+    assert until(GOOD) == 3000
+    assert until(GOOD, least_ms=2001) is None
+    assert judged_until(GOOD, {"tick": 1000, "tack": 1000}, WORKERS, 1000, 2000) is None
+    of_another = [{**line, "job": "tack"} for line in [*GOOD, *run(4000)]]
+    assert judged_until([*GOOD, *of_another], {"tick": 1000, "tack": 1000}, WORKERS, 1000, 2000) == 3000
+
+
+def test_a_time_in_which_most_slots_pass_is_made_up_for_by_what_comes_after() -> None:
+    skips = [skip(slot_ms, worker) for slot_ms in (2000, 3000, 4000) for worker in WORKERS]
+    lines = [*run(1000), *skips, *run(5000)]
+    assert until(lines) is None
+    assert until([*lines, *run(6000)]) == 6000
 
 
 def record(slot_ms: int, status: str = "success", attempt: int = 1) -> RunRecord:

@@ -6,13 +6,12 @@ the server is on this host: the host's clock is the one that decides, and the on
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
 from fleet import Fleet, Line, together
-from judge import faults_of_early_runs, faults_of_runs, undecided
+from judge import faults_of_early_runs, faults_of_runs, judged_until
 from stage import Stage
 
 TICK_MS = 1000
@@ -52,11 +51,11 @@ def run(fleet: Fleet, skews: dict[str, int], seconds: int) -> None:
         fleet.start(name, JOBS, skew_ms=skew_ms)
     begun_ms = max(fleet.wait_for(what="ready", worker=name)[0]["wall_ms"] for name in skews)
     first_ms = begun_ms // TICK_MS * TICK_MS + 2 * TICK_MS
-    last_ms = first_ms + (seconds - 1) * TICK_MS
-    fleet.wait_until(lambda: time.time_ns() // 1_000_000 > last_ms, "the last slot is due", seconds + 60)
-    for job, interval_ms in INTERVALS_MS.items():
-        slots = (job, skews, interval_ms, first_ms, last_ms)
-        fleet.wait_until(lambda slots=slots: not undecided(fleet.lines(), *slots), f"every slot of {job}")
+    last_ms = fleet.wait_for_value(
+        lambda: judged_until(fleet.lines(), INTERVALS_MS, skews, first_ms, (seconds - 1) * TICK_MS),
+        f"{seconds} seconds of slots that are decided",
+        timeout_s=seconds + 60,
+    )
     fleet.wait_until(lambda: takers(fleet) == set(skews), "each worker has its share")
     fleet.stop()
 
