@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 from proxy import Network, Way
+from servers import free_port
 
 #: A machine that is kept busy may take its time; what must not come is waited for a moment only.
 PATIENTLY_S = 30
@@ -23,7 +24,8 @@ class Echo:
     def __init__(self) -> None:
         self.heard = b""
         self.came = threading.Semaphore(0)
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        # Not a port that the kernel deals out, which might be anybody's once this server is closed.
+        self._listening = socket.create_server(("127.0.0.1", free_port()))
         self.port = self._listening.getsockname()[1]
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()

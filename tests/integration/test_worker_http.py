@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from http_workers import TOKEN, HttpWorker, HttpWorkers
+from servers import free_port
 from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
@@ -126,7 +127,8 @@ def test_an_api_without_jobs_forwards_runs_to_workers_and_reads_what_became_of_t
 def test_a_signal_stops_a_run_that_was_asked_for_and_its_caller_is_answered(
     number: signal.Signals, on_sqlite: HttpWorkers
 ) -> None:
-    worker = on_sqlite.start("one")
+    # Not a port that the kernel deals out, which might be anybody's by the time that nobody is to listen there.
+    worker = on_sqlite.start("one", http=f"127.0.0.1:{free_port()}")
     asked, place = ask_for(worker, "long"), urlsplit(worker.url)
     assert worker.end(number) == 0
     record = asked.record()
@@ -167,7 +169,7 @@ def test_a_caller_whose_run_does_not_end_in_time_is_told_that_it_may_have_begun(
 
 
 def test_a_caller_of_a_worker_that_is_killed_is_told_that_the_run_may_have_begun(on_sqlite: HttpWorkers) -> None:
-    worker = on_sqlite.start("one")
+    worker = on_sqlite.start("one", http=f"127.0.0.1:{free_port()}")
     asked = ask_for(worker, "long")
     assert worker.end(signal.SIGKILL) == -signal.SIGKILL
     assert "The run may have begun" in str(asked.error())

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from http_workers import HttpWorkers
+from servers import free_port
 
 # Says that it runs once there is a child, which lives as long as its process group is left alone.
 FORKS = """
@@ -30,7 +31,8 @@ def test_callers_and_the_port_of_a_killed_worker_are_free_though_a_child_of_its_
     workers = HttpWorkers(tmp_path, f"sqlite:///{tmp_path}/jobs.db")
     with (tmp_path / "jobs.py").open("a", encoding="utf-8") as jobs:
         jobs.write(FORKS)
-    killed = workers.start("killed")
+    # Not one that the kernel deals out: it might be anybody's before the following worker comes.
+    killed = workers.start("killed", http=f"127.0.0.1:{free_port()}")
     url, remote = killed.url, killed.remote
     try:
         with ThreadPoolExecutor() as caller:
