@@ -87,7 +87,10 @@ class Script:
         self.calls.append((verb, *arguments))
         if self.down:
             raise BackendError("the store is down")
-        act = self._acts[verb].popleft() if self._acts[verb] else "work"
+        try:
+            act = self._acts[verb].popleft()
+        except IndexError:  # rather than a look first: between the two, another thread could take the last one
+            act = "work"
         if isinstance(act, Hang):
             act()
             act = act.then

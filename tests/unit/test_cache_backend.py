@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -39,9 +40,10 @@ class DictCache(AtomicCache):
         self.kept: dict[str, int | None] = {}
         self.ever: set[str] = set()
         self.answer: object = None
+        self._lock = threading.Lock()
 
     def add(self, key: str, value: str, seconds: int | None) -> object:
-        self.script.play("add", (key, value, seconds), lambda: key in self.values or self._keep(key, value, seconds))
+        self.script.play("add", (key, value, seconds), lambda: self._add(key, value, seconds))
         return self.answer
 
     def get(self, key: str) -> str | None:
@@ -55,6 +57,11 @@ class DictCache(AtomicCache):
     def delete(self, key: str) -> object:
         self.script.play("delete", (key,), lambda: self.values.pop(key, None))
         return self.answer
+
+    def _add(self, key: str, value: str, seconds: int | None) -> None:
+        with self._lock:
+            if key not in self.values:
+                self._keep(key, value, seconds)
 
     def _keep(self, key: str, value: str, seconds: int | None) -> None:
         self.values[key] = value
