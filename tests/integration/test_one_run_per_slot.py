@@ -80,5 +80,7 @@ def assert_history(fleet: Fleet, slots_ms: set[int]) -> None:
         records = reader.history("tick", limit=1000)
     finally:
         reader.stop()
-    assert {record.status for record in records} == {"success"}
-    assert Counter(int(record.run_id) for record in records) == Counter(slots_ms)
+    # A grant that comes when the stop has begun is given back, and nothing has begun.
+    assert {record.status for record in records} <= {"success", "interrupted"}
+    successes = Counter(int(record.run_id) for record in records if record.status == "success")
+    assert successes == Counter(slots_ms)

@@ -76,7 +76,7 @@ def live_through(fleet: Fleet, gone: Gone, seconds: int) -> None:
         worker.ask("add", name="long", cron=slot, jitter="100ms", catch_up="1m", lasts=[120, 0], lease="4s")
     fleet.wait_for(what="begin", job="long")
     fleet.wait_for(2, what="begin", job="tick")
-    timers = told_timers(fleet, "before")
+    timers = first_timers(fleet)
 
     leaving_ms = now_ms()
     with gone():
@@ -124,6 +124,18 @@ def live_through(fleet: Fleet, gone: Gone, seconds: int) -> None:
         # a call may fail at any time, and be told likewise.
         others = [line for line in errors if line not in of_the_outage and line["worker"] == name]
         assert len(worker.complaints.splitlines()) <= 3 * 6 + 2 * len(others)
+
+
+def first_timers(fleet: Fleet) -> dict[str, list[tuple[str, int]]]:
+    """As soon as there are all: a job's timer begins when the store has told of the job's unfinished runs."""
+    told: list[dict[str, list[tuple[str, int]]]] = []
+
+    def are_there() -> bool:
+        told.append(told_timers(fleet, f"before, {len(told)}"))
+        return all(len(timers) == 2 for timers in told[-1].values())
+
+    fleet.wait_until(are_there, "each worker has a timer for each of the two jobs")
+    return told[-1]
 
 
 def told_timers(fleet: Fleet, label: str) -> dict[str, list[tuple[str, int]]]:
