@@ -7,11 +7,12 @@ Scenarios of real time are played side by side, for most of each is waiting. A t
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import redis
-from fleet import Fleet
+from fleet import Fleet, together
 from servers import RedisServer
 
 __all__ = ["Stage"]
@@ -50,6 +51,10 @@ class Stage:
         self._fleets.append(fleet)
         self._made.callback(fleet.close)
         return fleet
+
+    def on_each_store(self, scenario: Callable[[Fleet], None]) -> None:
+        """Plays it on a fleet on each kind of store, at once."""
+        together([self.fleet("redis"), self.fleet("sqlite")], scenario)
 
     def redis_server(self) -> RedisServer:
         """A private server, which serves."""

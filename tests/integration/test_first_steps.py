@@ -13,10 +13,11 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from stage import Stage
 
 Process = subprocess.Popen[str]
 
@@ -46,7 +47,7 @@ def python(*arguments: str, cwd: Path) -> Process:
 
 @pytest.fixture(scope="module", autouse=True)
 def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[Process], Path]]:
-    """Two processes with the first lines of the README, in a directory. They begin with the demo, before all others."""
+    """Two processes with the first lines of the README, in a directory. They begin before all others."""
     directory = tmp_path_factory.mktemp("readme")
     (directory / "jobs.py").write_text(examples()[0], encoding="utf-8")
     workers = [python("jobs.py", cwd=directory) for _ in range(2)]
@@ -106,16 +107,6 @@ def demo(tmp_path: Path) -> Iterator[Process]:
     """A demo that has just started. Whatever happens, none of it is left."""
     process = start(tmp_path)
     yield process
-    process.kill()
-    process.communicate()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, Path]]:
-    """A demo that nobody disturbs, and its directory. It takes its time, so it begins before all the others."""
-    directory = tmp_path_factory.mktemp("whole")
-    process = start(directory)
-    yield process, directory
     process.kill()
     process.communicate()
 
@@ -184,8 +175,19 @@ def test_the_workers_of_a_demo_that_is_killed_end_by_themselves(demo: Process) -
     assert len(workers) == 2
 
 
-def test_the_demo_shows_the_takeover_and_judges_itself(whole: tuple[Process, Path]) -> None:
-    demo, directory = whole
+def show_a_takeover(stage: Stage) -> None:
+    """A demo that nobody disturbs. It takes its time."""
+    directory = stage.directory()
+    directory.mkdir()
+    demo = start(directory)
+    try:
+        assert_as_it_should_be(demo, directory)
+    finally:
+        demo.kill()
+        demo.communicate()
+
+
+def assert_as_it_should_be(demo: Process, directory: Path) -> None:
     lines = read_until(demo, "^As it should be: ")
     last = demo.stdout.read() if demo.stdout is not None else ""
     assert assert_nothing_is_left(demo, pids(lines), directory) == ""
@@ -206,6 +208,12 @@ def test_the_demo_shows_the_takeover_and_judges_itself(whole: tuple[Process, Pat
     assert int(lost[1]) < int(success[1])
     told = r"none of the \d+ slots of tick and \d+ slots of report was lost( but \d+ .*)?, and no slot ran twice"
     assert re.search(told, last)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.at_once(scenario=show_a_takeover)
+def test_the_demo_shows_the_takeover_and_judges_itself(played: Callable[[], None]) -> None:
+    played()
 
 
 # -- the README's two workers, which have had their time by now

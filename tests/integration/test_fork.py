@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from fleet import Fleet, Line, only, together
+from fleet import Fleet, Line, only
 from judge import faults_of_early_runs, faults_of_runs, judged_until
 
 # Often, so that a fork meets threads at work.
@@ -16,18 +16,6 @@ JOBS, EVERY_MS = 6, 250
 
 # In turn, so that the forks are spread over what the parent's threads are doing.
 HOOKS = ["start", "forget", "forget"] * 3
-
-
-@pytest.fixture
-def fleets(make_fleet: Callable[[str], Fleet]) -> list[Fleet]:
-    return [make_fleet("redis"), make_fleet("sqlite")]
-
-
-@pytest.mark.timeout(300)
-def test_children_of_a_server_run_jobs_where_their_hook_starts_the_scheduler_and_nowhere_else(
-    fleets: list[Fleet],
-) -> None:
-    together(fleets, fork_and_serve)
 
 
 def fork_and_serve(fleet: Fleet) -> None:
@@ -58,6 +46,14 @@ def fork_and_serve(fleet: Fleet) -> None:
     assert_names(found, fleet.lines("begin"))
     warned = re.findall(r"^(\d+) WARNING This process was forked", server.complaints, re.MULTILINE)
     assert len(warned) == len(set(warned)) == len(HOOKS)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.at_once(scenario=lambda stage: stage.on_each_store(fork_and_serve))
+def test_children_of_a_server_run_jobs_where_their_hook_starts_the_scheduler_and_nowhere_else(
+    played: Callable[[], None],
+) -> None:
+    played()
 
 
 def assert_names(found: list[Line], begun: list[Line]) -> None:

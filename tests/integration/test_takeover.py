@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from fleet import Fleet, together
+from fleet import Fleet
 from restarts import restart_after_a_kill, restart_after_a_stop
 from stage import Stage
 from takeovers import kill_holders, pause_a_holder, stop_a_holder
@@ -14,35 +14,35 @@ from takeovers import kill_holders, pause_a_holder, stop_a_holder
 pytestmark = pytest.mark.timeout(600)
 
 
-def on_each_store(scenario: Callable[[Fleet], None]) -> Callable[[Stage], None]:
-    return lambda stage: together([stage.fleet("redis"), stage.fleet("sqlite")], scenario)
+def kill_a_holder(fleet: Fleet) -> None:
+    kill_holders(fleet, lease_s=5, lasts=(20, 6), kills=1)
 
 
-@pytest.mark.at_once(scenario=on_each_store(lambda fleet: kill_holders(fleet, lease_s=5, lasts=(20, 6), kills=1)))
+@pytest.mark.at_once(scenario=lambda stage: stage.on_each_store(kill_a_holder))
 def test_a_killed_holder_is_taken_over_within_a_lease_and_a_heartbeat(played: Callable[[], None]) -> None:
     played()
 
 
-@pytest.mark.at_once(scenario=on_each_store(stop_a_holder))
+@pytest.mark.at_once(scenario=lambda stage: stage.on_each_store(stop_a_holder))
 def test_a_holder_that_is_stopped_releases_its_run_and_a_backup_takes_it_at_its_next_check(
     played: Callable[[], None],
 ) -> None:
     played()
 
 
-@pytest.mark.at_once(scenario=on_each_store(pause_a_holder))
+@pytest.mark.at_once(scenario=lambda stage: stage.on_each_store(pause_a_holder))
 def test_a_paused_holder_finds_its_lease_lost_and_changes_nothing_but_its_own_record(
     played: Callable[[], None],
 ) -> None:
     played()
 
 
-@pytest.mark.at_once(scenario=on_each_store(restart_after_a_kill))
+@pytest.mark.at_once(scenario=lambda stage: stage.on_each_store(restart_after_a_kill))
 def test_the_first_process_back_takes_over_what_a_killed_fleet_left(played: Callable[[], None]) -> None:
     played()
 
 
-@pytest.mark.at_once(scenario=on_each_store(restart_after_a_stop))
+@pytest.mark.at_once(scenario=lambda stage: stage.on_each_store(restart_after_a_stop))
 def test_the_first_process_back_takes_over_what_a_stopped_fleet_left(played: Callable[[], None]) -> None:
     played()
 
@@ -53,4 +53,4 @@ def test_the_first_process_back_takes_over_what_a_stopped_fleet_left(played: Cal
 def test_many_killed_holders_are_taken_over_within_a_lease_a_heartbeat_and_half_a_second(
     stage: Stage, lease_s: int, lasts: tuple[float, float], kills: int
 ) -> None:
-    on_each_store(lambda fleet: kill_holders(fleet, lease_s, lasts, kills))(stage)
+    stage.on_each_store(lambda fleet: kill_holders(fleet, lease_s, lasts, kills))
