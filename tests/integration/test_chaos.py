@@ -53,7 +53,7 @@ def jobs(copies: int) -> list[Line]:
         {"name": "once", "every": "2s", "lasts": [1], "max_attempts": 1},
         {"name": "failing", "every": "2s", "lasts": [0.5], "error": "as it must"},
         {"name": "cut short", "every": "3s", "lasts": [5], "timeout": "1s"},
-        {"name": "caught up", "every": "6s", "lasts": [3], "catch_up": "6s"},
+        {"name": "caught up", "every": "4s", "lasts": [2], "catch_up": "4s"},
     ]
     return [{**OPTIONS, **job, "name": job["name"].replace(" ", "-")} for job in kinds]
 
