@@ -96,10 +96,10 @@ def redis_clocked_backend(redis_url: str, prefix: str) -> Iterator[ClockedRedisB
 
 
 @pytest.fixture(scope="session")
-def memcached_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemcachedServer]:
+def memcached_server() -> Iterator[MemcachedServer]:
     """A memcached for this run of the tests; what a test keeps there has a prefix of its own."""
     try:
-        server = MemcachedServer(tmp_path_factory.mktemp("memcached"))
+        server = MemcachedServer()
     except NoServer as lacking:
         _without(lacking)
     yield server.start()
@@ -113,13 +113,13 @@ def memcached(memcached_server: MemcachedServer) -> str:
 
 
 @pytest.fixture
-def memcached_alone(tmp_path: Path) -> Iterator[Callable[..., MemcachedServer]]:
+def memcached_alone() -> Iterator[Callable[..., MemcachedServer]]:
     """Makes private servers, which a test may stop, start again, pause and give options; all are gone at its end."""
     servers: list[MemcachedServer] = []
 
     def make(*options: str) -> MemcachedServer:
         try:
-            servers.append(MemcachedServer(tmp_path / f"memcached-{len(servers)}", *options))
+            servers.append(MemcachedServer(*options))
         except NoServer as lacking:
             _without(lacking)
         return servers[-1]

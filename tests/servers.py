@@ -177,23 +177,20 @@ class MemcachedServer:
     """A private memcached on a port of its own, which it keeps when it is stopped and started again.
 
     Args:
-        directory: for its files.
         options: of its command line, such as ``"-m", "8"``.
 
     Raises:
         NoServer: there is no memcached here.
     """
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, *options: str) -> None:
         binary = os.environ.get("MEMCACHED_BINARY") or shutil.which("memcached")
         if binary is None:
             raise NoServer("no memcached: install it, or set MEMCACHED_BINARY")
-        directory.mkdir(parents=True, exist_ok=True)
         self._binary = binary
-        self._told = directory / "port"
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = -1  # memcached looks for a free one
+        self.port = free_port()
 
     @property
     def address(self) -> str:
@@ -201,14 +198,9 @@ class MemcachedServer:
 
     def start(self) -> MemcachedServer:
         """Returns when the server serves."""
-        # Run by root it wants to be told whom to become; anybody else would not be let into the directory.
+        # Run by root it wants to be told whom to become.
         command = [self._binary, "-u", "root", "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", *self._options]
-        self._process = subprocess.Popen(
-            command, env={**os.environ, "MEMCACHED_PORT_FILENAME": str(self._told)}, start_new_session=True
-        )
-        if self.port == -1:
-            _wait_until(lambda: self._told.exists() and self._told.read_text().startswith("TCP INET: "), self._process)
-            self.port = int(self._told.read_text().split()[2])
+        self._process = subprocess.Popen(command, start_new_session=True)
         _wait_until(lambda: _answers(self.port), self._process)
         return self
 
