@@ -63,7 +63,8 @@ class Stage:
         return server.start()
 
     def close(self) -> None:
-        """
+        """Ends and removes what was made.
+
         Raises:
             AssertionError: a worker had a fault of its own to tell, whatever it has lived through.
         """

@@ -16,7 +16,7 @@ import pytest
 from anarchon import RunRecord, Scheduler, open_backend
 
 # Many processes begin at one time here, and the machine may have other things to do.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 STORES = ("memory", "sqlite", "redis")
 
@@ -82,7 +82,7 @@ class Ended:
 
     def __init__(self, store: Store, process: subprocess.Popen[str]) -> None:
         self.store = store
-        out, self.complaints = process.communicate(timeout=280)
+        out, self.complaints = process.communicate(timeout=580)
         self.said = out.splitlines()
         self.code = process.returncode
 

@@ -33,7 +33,8 @@ def fleets(make_fleet: Callable[[str], Fleet]) -> Iterator[dict[Fleet, int]]:
         assert "Traceback" not in in_memory.complaints()
 
 
-@pytest.mark.parametrize("runs", [2_000, pytest.param(10_000, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("runs", [2_000, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_memory_and_keys_stay_the_same_over_thousands_of_runs(fleets: dict[Fleet, int], runs: int) -> None:
     together(fleets, lambda fleet: run_so_often(fleet, runs, fleets[fleet]))
 
