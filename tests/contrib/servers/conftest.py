@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -34,11 +35,13 @@ _PATHS = (_ROOT, _HERE, sysconfig.get_path("purelib"))
 
 #: No process waits this long for anything unless something is wrong.
 _LONGEST_S = 90
-_LOOK_AGAIN_S = 0.05
+_LOOK_AGAIN_S = 0.02
+#: Servers of others lose a signal now and then.
+_TELL_AGAIN_S = 15
 
 
 class Served:
-    """One server with the bare site in it, in a session of its own; it is gone, all of it, when this is closed.
+    """One server with the bare site in it, in a session of its own; it is gone, all of it, when this is killed.
 
     Args:
         directory: for the site's lines, the server's output and a socket; its path is short, as sockets' must be.
@@ -67,6 +70,7 @@ class Served:
         self._log.touch()
         self._url, self._prefix = url, prefix
         self._told: signal.Signals | None = None
+        self._until = float("inf")
         given = {
             "log": str(self._log),
             "url": url,
@@ -101,6 +105,16 @@ class Served:
         """The site's lines, in the order they were written."""
         return [*map(json.loads, self._log.read_text(encoding="utf-8").rpartition("\n")[0].splitlines())]
 
+    def processes(self) -> list[int]:
+        """Those of its group that are left, but for zombies, which may be buried late or never."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                state, _, group = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:3]
+                if int(group) == self.process.pid and state not in "ZX":
+                    found.append(int(stat.parent.name))
+        return found
+
     def lines(self, what: str) -> list[Line]:
         """The site's lines of one kind."""
         return [line for line in self.all_lines() if line["what"] == what]
@@ -134,16 +148,31 @@ class Served:
     def wait_until(self, condition: Any, what: str) -> Any:
         """Waits for a condition and returns what it gave."""
         deadline = time.monotonic() + _LONGEST_S
-        while not (found := condition()):
-            assert self.running, f"{what}: the server has ended.\n{self.output}"
+        while True:
+            running = self.running  # asked first: it may do what is waited for, and then end
+            if found := condition():
+                return found
+            assert running, f"{what}: the server has ended.\n{self.output}"
             assert time.monotonic() < deadline, f"{what}: not within {_LONGEST_S} s.\n{self.output}"
             time.sleep(_LOOK_AGAIN_S)
-        return found
 
     def wait_for(self, what: str, count: int) -> list[Line]:
         """Waits for that many of the site's lines."""
         self.wait_until(lambda: len(self.lines(what)) >= count, f"{count} lines {what!r}")
         return self.lines(what)
+
+    def wait_until_all_hear(self, processes: int) -> None:
+        """Waits until there are so many processes, the first one included, and each hears what it is told.
+
+        uWSGI's workers call the site's hook a moment before they do, and its master begins to when it has forked them
+        all. What they are told before that, such as to end, is lost.
+        """
+
+        def all_hear() -> bool:
+            pids = self.processes()
+            return len(pids) >= processes and all(map(_hears, pids))
+
+        self.wait_until(all_hear, f"{processes} processes that listen to signals")
 
     def get(self, path: str = "/") -> int:
         """Asks the site through the server's socket; the process that answered, or 0 where none could be reached."""
@@ -167,7 +196,10 @@ class Served:
         Args:
             each: tells every process, as Ctrl-C does, and not only the first one.
         """
-        (os.killpg if each else os.kill)(self.process.pid, number)
+        if self._told is None:
+            self._until = max((line["slot"] for line in self.lines("begin")), default=0)
+        with suppress(ProcessLookupError):
+            (os.killpg if each else os.kill)(self.process.pid, number)
         self._told = number
 
     def end(self, number: signal.Signals = signal.SIGTERM, *, each: bool = False) -> int:
@@ -179,31 +211,22 @@ class Served:
         deadline = time.monotonic() + _LONGEST_S
         if self._told != number:
             self.tell(number, each=each)
-        while (status := self._ended_within(10)) is None:
+        again = time.monotonic() + _TELL_AGAIN_S
+        while self.running or self.processes():
             assert time.monotonic() < deadline, f"It goes on after {number.name}.\n{self.output}"
-            # Again and again: uWSGI's master loses what comes between its first fork and its own loop.
-            self.tell(number, each=each)
-        while self._group_lives():
-            assert time.monotonic() < deadline, f"Some of its processes live on.\n{self.output}"
+            if time.monotonic() > again:
+                self.tell(number, each=each or not self.running)
+                again += _TELL_AGAIN_S
             time.sleep(_LOOK_AGAIN_S)
-        return status
+        return self.process.wait()
 
-    def close(self) -> None:
+    def kill(self) -> None:
+        """Ends all of its processes at once, where the end is not what is tested; what they did until then stands."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(_LONGEST_S)
-
-    def _ended_within(self, seconds: float) -> int | None:
-        with suppress(subprocess.TimeoutExpired):
-            return self.process.wait(seconds)
-        return None
-
-    def _group_lives(self) -> bool:
-        try:
-            os.killpg(self.process.pid, 0)
-        except ProcessLookupError:
-            return False
-        return True
+        while self.processes():
+            time.sleep(0.001)
 
     # -- judging
 
@@ -246,16 +269,32 @@ class Served:
         return not set(self.pids("start")[first:]).isdisjoint(self.pids("begin"))
 
     def missing(self) -> list[float]:
-        """The slots between the first run and the last that nobody has run, nor passed over, as on a busy machine."""
+        """The slots between the first run and the last that nobody has run, nor passed over, as on a busy machine.
+
+        The last is the newest that had begun when the server was told to end: a worker that ends gives back what it has
+        not begun, and another one that takes longer to end may have a newer slot by then.
+        """
         slots = [line["slot"] for line in self.lines("begin")]
         told = {*slots, *(line["slot"] for line in self.lines("passed-over"))}
-        return [slot for slot in range(int(min(slots)), int(max(slots))) if slot not in told]
+        return [slot for slot in range(int(min(slots)), int(min(max(slots), self._until))) if slot not in told]
 
 
-@pytest.fixture
+def _hears(pid: int) -> bool:
+    """Whether it has set what signals do to it. SIGUSR1 is the last that uWSGI sets."""
+    with suppress(OSError):
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+        caught = int(re.findall(r"^SigCgt:\s+(\w+)$", status, re.MULTILINE)[0], 16)
+        return bool(caught >> (signal.SIGUSR1 - 1) & 1)
+    return False
+
+
+@pytest.fixture(scope="module")
 def serve(redis_url: str) -> Iterator[Callable[..., Served]]:
-    """Starts a server on a new store: ``serve("redis", "gunicorn", ...)``; all are gone at the test's end."""
-    with tempfile.TemporaryDirectory(prefix="served-") as parent:
+    """Starts servers, each on a new store: ``serve("redis", "gunicorn", ...)``; all are gone after the tests of a file.
+
+    Those of all its tests are best started together: they go on while others are waited for.
+    """
+    with tempfile.TemporaryDirectory(prefix="served-", ignore_cleanup_errors=True) as parent:
         servers: list[Served] = []
         prefix = f"test:{uuid.uuid4().hex}:"
 
@@ -272,7 +311,7 @@ def serve(redis_url: str) -> Iterator[Callable[..., Served]]:
             yield start
         finally:
             for server in servers:
-                server.close()
+                server.kill()
             with redis.Redis.from_url(redis_url, protocol=2) as client:
                 for key in client.scan_iter(match=f"{prefix}*", count=1000):
                     client.delete(key)

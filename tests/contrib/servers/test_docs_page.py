@@ -15,6 +15,7 @@ import pytest
 from anarchon import RunRecord, Scheduler
 
 Serve = Callable[..., Any]
+Served = dict[str, list[tuple[Any, Path]]]
 
 # Many processes begin at one time here, and the machine may have other things to do.
 pytestmark = pytest.mark.timeout(300)
@@ -69,18 +70,38 @@ def history(home: Path) -> list[RunRecord]:
         reader.stop()
 
 
+def runs(server: Any, home: Path) -> bool:
+    return len(history(home)) < server.output.count("begun")
+
+
 def test_every_command_of_the_page_is_run() -> None:
     assert sorted(COMMANDS) == sorted([*PLAIN, *PATIENT, *BY_HAND])
 
 
-def test_three_workers_share_the_slots_started_by_themselves_or_by_hand(serve: Serve, tmp_path: Path) -> None:
-    homes = [tmp_path / name for name in ("home-0", "home-1", "by-hand-0", "by-hand-1")]
-    servers = [start(serve, home, command) for home, command in zip(homes, PLAIN, strict=False)]
-    servers += [start(serve, home, command, automatic="") for home, command in zip(homes[2:], BY_HAND, strict=True)]
-    for server in servers:
+@pytest.fixture(scope="module")
+def served(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """The servers of each test, and their homes; they begin together."""
+    # For longer than the two seconds that a run has where nobody waits.
+    work = 'print("begun", flush=True); __import__("time").sleep(3)'
+
+    def begin(command: str, **changes: str) -> tuple[Any, Path]:
+        home = tmp_path_factory.mktemp("site") / "home"
+        return start(serve, home, command, **changes), home
+
+    return {
+        "patient": [begin(command, work=work) for command in PATIENT],
+        "plain": [begin(command) for command in PLAIN] + [begin(command, automatic="") for command in BY_HAND],
+    }
+
+
+def test_three_workers_share_the_slots_started_by_themselves_or_by_hand(
+    served: Served,
+) -> None:
+    for server, _ in served["plain"]:
         server.wait_until(lambda server=server: server.output.count("tick of") >= 3, "three runs")
+        server.wait_until_all_hear(1 + 3)
         server.tell()
-    for server, home in zip(servers, homes, strict=True):
+    for server, home in served["plain"]:
         assert server.end(signal.SIGTERM) == 0
         records = history(home)
         slots = [record.slot for record in records if record.status == "success"]
@@ -90,15 +111,12 @@ def test_three_workers_share_the_slots_started_by_themselves_or_by_hand(serve: S
         assert all(f"-{server.process.pid}-" not in record.instance_id for record in records)
 
 
-def test_a_server_that_is_told_to_wait_ends_when_its_runs_have(serve: Serve, tmp_path: Path) -> None:
-    # For longer than the two seconds that a run has where nobody waits.
-    work = 'print("begun", flush=True); __import__("time").sleep(3)'
-    homes = [tmp_path / f"home-{number}" for number in range(len(PATIENT))]
-    servers = [start(serve, home, command, work=work) for home, command in zip(homes, PATIENT, strict=True)]
-    for server in servers:
-        server.wait_until(lambda server=server: "begun" in server.output, "a run")
+def test_a_server_that_is_told_to_wait_ends_when_its_runs_have(served: Served) -> None:
+    for server, home in served["patient"]:
+        server.wait_until_all_hear(1 + 3)
+        server.wait_until(lambda server=server, home=home: runs(server, home), "a run that goes on")
         server.tell()
-    for server, home in zip(servers, homes, strict=True):
+    for server, home in served["patient"]:
         assert server.end(signal.SIGTERM) == 0
         statuses = [record.status for record in history(home)]
         assert statuses.count("success") == server.output.count("begun") > 0

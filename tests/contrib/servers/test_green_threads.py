@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 Serve = Callable[..., Any]
+Served = dict[str, list[Any]]
 
 # Many processes begin at one time here, and the machine may have other things to do.
 pytestmark = pytest.mark.timeout(300)
@@ -26,11 +27,26 @@ def gevent_is_there() -> None:
         pytest.skip("gevent is not installed")
 
 
-def test_every_slot_runs_once_and_each_worker_says_that_its_threads_are_green(serve: Serve) -> None:
-    servers = [
-        serve("sqlite", *GUNICORN, "-w", "2"),
-        serve("redis", *GUNICORN, "-w", "2", "--preload"),
-    ]
+# One slot, which is due at once: a newer one would take the place of a run that is taken over.
+ONCE = {"every": "365d", "options": {"catch_up": "366d", "lease": "4s"}}
+
+
+@pytest.fixture(scope="module")
+def served(gevent_is_there: None, serve: Serve) -> Served:
+    """The servers of each test. They begin together, and a test finds its own at work when its turn comes."""
+    return {
+        # gunicorn kills a gevent worker that computes for longer than its time-out.
+        "computing": [serve("redis", *GUNICORN, "-w", "2", "--timeout", "0", job="computes", **ONCE)],
+        "workers": [serve("sqlite", *GUNICORN, "-w", "2"), serve("redis", *GUNICORN, "-w", "2", "--preload")],
+        "heeding": [
+            serve("sqlite", *GUNICORN, "-w", "1", job="waits"),
+            serve("redis", *GUNICORN, "-w", "1", "--preload", job="waits"),
+        ],
+    }
+
+
+def test_every_slot_runs_once_and_each_worker_says_that_its_threads_are_green(served: Served) -> None:
+    servers = served["workers"]
     for server in servers:
         server.wait_for("start", 2)
         server.wait_for("begin", 3)
@@ -44,11 +60,8 @@ def test_every_slot_runs_once_and_each_worker_says_that_its_threads_are_green(se
         assert server.output.count(WARNING) == 2
 
 
-def test_a_run_that_heeds_the_stop_gives_its_lease_back_when_the_server_ends(serve: Serve) -> None:
-    servers = [
-        serve("sqlite", *GUNICORN, "-w", "1", job="waits"),
-        serve("redis", *GUNICORN, "-w", "1", "--preload", job="waits"),
-    ]
+def test_a_run_that_heeds_the_stop_gives_its_lease_back_when_the_server_ends(served: Served) -> None:
+    servers = served["heeding"]
     for server in servers:
         server.wait_for("begin", 1)
         server.tell()
@@ -58,16 +71,15 @@ def test_a_run_that_heeds_the_stop_gives_its_lease_back_when_the_server_ends(ser
         assert server.leases() == []
 
 
-def test_a_job_that_computes_for_longer_than_its_lease_is_taken_over_and_its_word_counts_no_more(serve: Serve) -> None:
+def test_a_job_that_computes_for_longer_than_its_lease_is_taken_over_and_its_word_counts_no_more(
+    served: Served,
+) -> None:
     """
     1. the first attempt computes; its heartbeat is a green thread of that process, and does not come to its turn
     2. the lease is over, and the other worker takes the run over: two attempts of one run at one time
     3. the first has done, and hears at last that its lease was lost; the run is the second's, with the higher fence
     """
-    # One slot, which is due at once: a newer one would take the place of a run that is taken over.
-    once = {"every": "365d", "options": {"catch_up": "366d", "lease": "4s"}}
-    # gunicorn kills a gevent worker that computes for longer than its time-out.
-    server = serve("redis", *GUNICORN, "-w", "2", "--timeout", "0", job="computes", **once)
+    [server] = served["computing"]
     first, second = server.wait_for("begin", 2)
     [computed] = server.wait_for("computed", 1)
     assert (second["slot"], second["attempt"]) == (first["slot"], 2)
@@ -80,4 +92,3 @@ def test_a_job_that_computes_for_longer_than_its_lease_is_taken_over_and_its_wor
 
     succeeded, lost = server.wait_until(heard, "the first attempt's own word")
     assert (succeeded.attempt, succeeded.status, lost.attempt) == (2, "success", 1)
-    server.end()
