@@ -279,6 +279,7 @@ class TestProcesses:
         child.value()
 
 
+@pytest.mark.usefixtures("patient")
 class TestForks:
     def test_a_child_uses_no_connection_of_its_parents(self, backend: SQLiteBackend) -> None:
         assert backend.claim(request(1_000)).outcome is Outcome.WON
@@ -492,6 +493,7 @@ class TestLocks:
         locked.execute("ROLLBACK")
         assert backend.claim(request(1_000)).outcome is Outcome.WON
 
+    @pytest.mark.usefixtures("patient")
     def test_a_lock_that_is_given_back_in_time_is_only_waited_for(
         self, backend: SQLiteBackend, locked: sqlite3.Connection
     ) -> None:
