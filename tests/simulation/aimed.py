@@ -130,7 +130,16 @@ class AimedFleet(Fleet):
         for act in one.acts:
             act(struck)
 
-    # -- what befalls them beside what befalls any fleet
+    # -- what befalls them
+
+    def kill(self, host: Host) -> None:
+        if host in self.hosts:
+            super().kill(host)
+
+    def stop(self, host: Host, timeout: str) -> None:
+        # One that has been told to stop is not told twice.
+        if host in self.hosts:
+            super().stop(host, timeout)
 
     def stop_inside(self, host: Host, timeout: str) -> None:
         """On the thread of a handler: its scheduler stops, and does not wait for that run itself."""

@@ -52,7 +52,10 @@ AIMS: dict[str, Aim] = {
         hosts=1,
         seconds=30,
         judged=False,
-        sees=("5: a released attempt is revived",),
+        sees=(
+            "5: a late repeat wins a new attempt",
+            "5: a released attempt is revived",
+        ),
     ),
     "a claim whose token has released is done once more when its successor is dead": Aim(
         _LONG,
@@ -157,6 +160,8 @@ AIMS: dict[str, Aim] = {
         true_time=False,
         judged=False,
         sees=(
+            "7: a takeover minds no overlap",
+            "14: a manual grant closes scheduled runs",
             "leases: a grant ends none for good",
             "leases: live though ended for good",
         ),
@@ -172,7 +177,10 @@ AIMS: dict[str, Aim] = {
         seconds=20,
         true_time=False,
         judged=False,
-        sees=("leases: a return to life ends none for good",),
+        sees=(
+            "release: a lease that is over is an obstacle",
+            "leases: a return to life ends none for good",
+        ),
     ),
     "a host starts when the store's clock has stepped back": Aim(
         _LONG,
@@ -181,7 +189,11 @@ AIMS: dict[str, Aim] = {
         seconds=30,
         true_time=False,
         judged=False,
-        sees=("active: a lease is not cut",),
+        sees=(
+            "8: a lost attempt begins after its end",
+            "leases: none is cut by a claim",
+            "active: a lease is not cut",
+        ),
     ),
     "somebody has the store forget a job": Aim(
         _SHORT,
@@ -191,7 +203,104 @@ AIMS: dict[str, Aim] = {
         judged=False,
         sees=("forgetting a job removes all of it",),
     ),
+    "a manual run is asked for once more when it is dead and a newer slot was granted": Aim(
+        _job("20s", 100, overlap="allow"),
+        (
+            strike(after(19_000), RunNow("host1", once="x")),
+            strike(at("handler"), Kill()),
+            strike(after(4_000), RunNow("host2", once="x")),
+        ),
+        seconds=35,
+        judged=False,
+        sees=("4: manual runs are superseded", "6: a manual run has as many as are asked for"),
+    ),
+    "a run was given back, and a host with a short history has cut its record": Aim(
+        (
+            JobPlan(
+                "job",
+                "40s",
+                (500, 500),
+                options=dict(lease="3s", max_late="10s", jitter="5ms"),
+                varied=dict(history_limit=(1, 5)),
+            ),
+        ),
+        (strike(after(39_000)), strike(at("handler"), Stop()), strike(at("release done"), RunNow(OTHERS))),
+        hosts=4,
+        seconds=60,
+        judged=False,
+        sees=("8: a released attempt is recorded lost",),
+    ),
+    "the store's clock steps back to before all that was granted": Aim(
+        _job("5s", 100),
+        (strike(after(12_100), StepStore(-60_000)),),
+        hosts=1,
+        true_time=False,
+        judged=False,
+        sees=("10: a latest in the future stops the job", "14: latest is lowered"),
+    ),
+    "an older slot is granted when the store's clock has stepped back, and a newer run is dead": Aim(
+        _job("5s", 100, overlap="allow"),
+        (strike(after(9_000)), strike(at("handler"), Kill(), StepStore(-58_000), Start())),
+        always=(strike(at("claim sent", mode="takeover"), Lose()),),
+        hosts=1,
+        seconds=30,
+        true_time=False,
+        judged=False,
+        sees=("14: newer dead runs are closed",),
+    ),
+    "a lease is live when the store's clock steps back, and only another is renewed": Aim(
+        _job("20s", 12_000, overlap="allow"),
+        (
+            strike(after(19_000)),
+            strike(at("handler")),
+            strike(after(500), RunNow(OTHERS)),
+            strike(at("handler"), Kill(), StepStore(-5_000)),
+        ),
+        seconds=32,
+        true_time=False,
+        judged=False,
+        sees=("leases: none is cut by a heartbeat",),
+    ),
+    "a renewal comes when its lease is over and a newer slot was granted": Aim(
+        _job("5s", 30_000, overlap="allow"),
+        (strike(at("handler", 2), CutOff(4_000)),),
+        hosts=1,
+        seconds=20,
+        judged=False,
+        sees=("heartbeat: a newer slot does not matter",),
+    ),
+    "a renewal comes when its lease is over and a manual run is in the way": Aim(
+        _job("40s", 12_000),
+        (strike(at("handler"), CutOff(4_000)), strike(after(3_004), RunNow(OTHERS))),
+        seconds=75,
+        sees=("heartbeat: an overlap does not matter",),
+    ),
+    "a run is given back, and the answer is lost": Aim(
+        _job("40s", 12_000),
+        (strike(at("handler"), Stop()), strike(at("release done"), Lose())),
+        seconds=75,
+        sees=("release: a repeat is lost",),
+    ),
+    "a run that has one attempt is given back by a stop": Aim(
+        _job("40s", 12_000, max_attempts=1),
+        (strike(at("handler"), Stop()),),
+        seconds=75,
+        sees=("release: every attempt counts",),
+    ),
+    "a run that was taken over ends in a history of one": Aim(
+        _job("40s", 3_000, history_limit=1),
+        (strike(at("handler"), Pause(12_000)),),
+        seconds=75,
+        judged=False,
+        sees=("save_result: it keeps to another limit",),
+    ),
     # -- leases and their deadlines
+    "a renewal is done after the end of its run, and answered before it": Aim(
+        _job("20s", 900),
+        (strike(at("heartbeat sent"), Late(600)), strike(at("finish done"), Late(600))),
+        hosts=1,
+        sees=("a renewal that raced with the end alarms nobody",),
+    ),
     "a renewal's answer is slow, and then no other comes": Aim(
         _LONG,
         (
@@ -199,7 +308,11 @@ AIMS: dict[str, Aim] = {
             strike(at("heartbeat heard"), CutOff(8_000)),
         ),
         hosts=1,
-        sees=("a lease is counted from just before its renewal was sent",),
+        sees=(
+            "a margin is left before the lease is over",
+            "the deadline is watched apart from the call that may hang",
+            "a lease is counted from just before its renewal was sent",
+        ),
     ),
     "a manual run's first answer is lost, and then no other call gets through": Aim(
         _LONG,
@@ -244,11 +357,14 @@ AIMS: dict[str, Aim] = {
         sees=("a lease that cannot be relied on before the run begins is lost",),
     ),
     "a lease is lost and nobody has taken the run": Aim(
-        _job("40s", 20_000),
+        _job("40s", 20_000, max_attempts=1),
         (strike(at("handler"), CutOff(4_000)),),
         hosts=1,
         seconds=75,
-        sees=("what was given back is watched again here",),
+        sees=(
+            "release: no attempt counts",
+            "what was given back is watched again here",
+        ),
     ),
     # -- tokens
     "a grant that nobody heard of is passed over as the claim is given up": Aim(
@@ -259,7 +375,10 @@ AIMS: dict[str, Aim] = {
         ),
         hosts=1,
         judged=False,
-        sees=("the backups know what may have been granted before the next claim is asked",),
+        sees=(
+            "a claim that was given up may have been granted",
+            "the backups know what may have been granted before the next claim is asked",
+        ),
     ),
     "a run that was granted unseen is taken over, and its holder dies": Aim(
         _job("40s", 30_000, max_late="4s"),
@@ -269,7 +388,10 @@ AIMS: dict[str, Aim] = {
             strike(after(4_000), Kill()),
         ),
         seconds=79,
-        sees=("a token that held the run unseen gives way to another",),
+        sees=(
+            "5: tokens of attempts before the last are forgotten",
+            "a token that held the run unseen gives way to another",
+        ),
     ),
     "a claim comes through long after it was given up": Aim(
         _job("10s", 3_000, lease="10s", max_late="30s"),
@@ -303,7 +425,10 @@ AIMS: dict[str, Aim] = {
         (strike(after(0), StoreAway(3_000)),),
         hosts=1,
         skews_ms=(30_000,),
-        sees=("a slot to come gives way to one that is due",),
+        sees=(
+            "a backend is told how long its calls may take",
+            "a slot to come gives way to one that is due",
+        ),
     ),
     "a host that is an hour fast starts without a store": Aim(
         _job("5s", 100),
@@ -311,7 +436,10 @@ AIMS: dict[str, Aim] = {
         hosts=1,
         skews_ms=(3_600_000,),
         seconds=120,
-        sees=("a clock that was set back is noticed",),
+        sees=(
+            "a store that is down at the start is asked again",
+            "a clock that was set back is noticed",
+        ),
     ),
     "a host is a little fast, and never told so before it asks": Aim(
         _job("10s", 100),
@@ -319,7 +447,10 @@ AIMS: dict[str, Aim] = {
         always=(strike(at("time sent"), Refuse()),),
         hosts=1,
         skews_ms=(900,),
-        sees=("a slot that is still to come is asked for again",),
+        sees=(
+            "a store that is down at the start does not hold back the timers",
+            "a slot that is still to come is asked for again",
+        ),
     ),
     "a slot cannot be asked for until long after its window": Aim(
         _job("40s", 100, max_late="4s"),
@@ -353,14 +484,25 @@ AIMS: dict[str, Aim] = {
         always=(strike(at("handler"), CutOff(5_000)),),
         hosts=6,
         seconds=150,
-        sees=("checks after a lease's end are spread",),
+        sees=(
+            "leases: live at its very end",
+            "release: the token is not remembered",
+            "checks after a lease's end are spread",
+        ),
     ),
     "a manual run comes between a dead holder and its backups": Aim(
         _job("40s", 8_000),
-        (strike(at("handler"), Kill()), strike(after(3_002), RunNow(OTHERS))),
+        (
+            strike(at("claim done", **_WON), Again(4_000)),
+            strike(at("handler"), Kill()),
+            strike(after(3_002), RunNow(OTHERS)),
+        ),
         hosts=3,
         seconds=75,
-        sees=("an overlap keeps a backup watching",),
+        sees=(
+            "5: a late repeat minds no overlap",
+            "an overlap keeps a backup watching",
+        ),
     ),
     "several slots come due while one run goes on": Aim(
         _job("3s", 12_000, max_late="20s"),
@@ -409,6 +551,7 @@ AIMS: dict[str, Aim] = {
         _LONG,
         (strike(at("claim done", **_WON), Stop()),),
         sees=(
+            "a stop waits for asks in flight",
             "a grant that arrives after a stop is given back",
             "no run begins after a stop began",
         ),
@@ -513,6 +656,12 @@ AIMS: dict[str, Aim] = {
         hosts=0,
         seconds=110,
         sees=("slots after the start are the timer's",),
+    ),
+    "a host starts when a run is dead and a newer slot was due": Aim(
+        _LONG,
+        (strike(after(19_000)), strike(at("handler"), Kill()), strike(after(26_000), Start())),
+        hosts=1,
+        sees=("a run whose lease is over is left where a newer slot is due",),
     ),
     # -- a failing store
     "the store goes away while one job fails by itself": Aim(

@@ -59,6 +59,7 @@ class CloseConduct(Conduct):
         self._token_of: dict[_Key, str] = {}
         self._unseen: dict[_Key, tuple[str, int, int]] = {}
         self._given_back: dict[_Key, int] = {}
+        self._attempt_of: dict[str, int | None] = {}
         self._outages: dict[tuple[str, str], set[str]] = {}
         self._untold: dict[tuple[str, str], tuple[int, int]] = {}
 
@@ -208,6 +209,7 @@ class CloseConduct(Conduct):
                 newest_ms = self._unstarted_ms.get(request.job, 0)
                 self._unstarted_ms[request.job] = max(newest_ms, request.slot_ms)
         if reply.outcome is Outcome.WON:
+            self._attempt_of[request.token] = reply.attempt
             unseen = self._unseen.pop(key, None)
             if unseen is not None and unseen[0] != request.token and not self._stood_still(unseen[1], now_ms):
                 self._complain(f"{key} was granted to this instance, which did not ask with that token")
@@ -291,17 +293,22 @@ class CloseConduct(Conduct):
     def leaves(self, run: ActiveRun) -> bool:
         """Whether it knew of a run that somebody had begun, nothing was in its way for long, and it did not take it."""
         now_ms = self._now_ms
-        knew = (run.job, run.run_id) in self._begun and (run.job, run.run_id) not in self._unsettled()
-        return knew and self._is_well(now_ms) and not self._in_trouble(10_000)
-
-    def _unsettled(self) -> set[_Key]:
-        """Runs that may rightly be nobody's: a manual one, and one that a newer slot will close."""
-        newest = {job: max((slot for name, slot in self._first_asked if name == job), default=0) for job in self._jobs}
-        return {key for key in self._begun if not key[1].isdigit() or int(key[1]) < newest[key[0]]}
+        newest_ms = self._jobs[run.job].schedule.newest_at(EPOCH_MS + now_ms)
+        # A manual run, and one that is older than a slot that has come due, may rightly be nobody's.
+        counts = run.run_id.isdigit() and int(run.run_id) >= newest_ms and (run.job, run.run_id) in self._begun
+        return (
+            counts and (run.job, run.run_id) in self._begun and self._is_well(now_ms) and not self._in_trouble(10_000)
+        )
 
     def _stood_still(self, first_ms: int, last_ms: int) -> bool:
         """Whether it did so for longer than a moment."""
         return any(b <= last_ms and e >= first_ms and e - b > 1_000 for b, e in self._host.paused_ms)
+
+    def _holds_of(self, record: RunRecord) -> Iterator[Hold]:
+        """One that starts again may hold two attempts of one run."""
+        for hold in super()._holds_of(record):
+            if self._attempt_of.get(hold.request.token) == record.attempt:
+                yield hold
 
     def _in_trouble(self, ms: int) -> bool:
         """Whether anything was in its way of late."""

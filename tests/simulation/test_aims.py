@@ -12,6 +12,7 @@ from aimed import weather_an_aimed_storm
 from aiming import Act, Aim, Struck, after, at, strike
 from aims import AIMS
 from fleet_of_hosts import JobPlan
+from sweep import swept
 
 #: Each takes less than a second, on a busy machine a few.
 pytestmark = pytest.mark.timeout(600)
@@ -157,6 +158,33 @@ _LONG_AIMS = {
 def test_the_library_is_beyond_reproach_under_an_aim(name: str) -> None:
     outcome = weather_an_aimed_storm(AIMS[name], 0)
     assert outcome.complaints() == []
+
+
+def test_the_library_is_beyond_reproach_under_strikes_here_and_there() -> None:
+    """One of sixty of the sweep."""
+    found = []
+    for number, (name, aim) in enumerate(swept()):
+        if number % 60 == 0:
+            found += [f"{name}: {complaint}" for complaint in weather_an_aimed_storm(aim, number).complaints()]
+    assert found == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_the_library_is_beyond_reproach_whatever_befalls_it_at_whatever_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The whole sweep, from the seed ``ANARCHON_SOAK_FROM`` on: one for every thousand of ``ANARCHON_SOAK_SEEDS``."""
+    first, seeds = int(os.environ.get("ANARCHON_SOAK_FROM", "0")), int(os.environ.get("ANARCHON_SOAK_SEEDS", "1000"))
+    found, storms, struck = [], 0, 0
+    for seed in range(first, first + max(1, seeds // 1000)):
+        for number, (name, aim) in enumerate(swept()):
+            outcome = weather_an_aimed_storm(aim, 10_000 * seed + number)
+            found += [f"{name}: {complaint}" for complaint in outcome.complaints()]
+            storms, struck = storms + 1, struck + outcome.reached["struck: 3"]
+    with capsys.disabled():
+        print(f"\n{storms} storms, {struck} of them struck")
+    assert found == []
 
 
 @pytest.mark.soak
