@@ -65,15 +65,16 @@ class AimedLine(Line):
         self._go(0, call)
         if call.refused is not None:
             self._fail(call.refused)
-        if self._unreachable() or (call.lost and not call.late_ms):
-            self._no_answer(call)
-        if call.held:
+        if self._unreachable() or call.held or (call.lost and not call.late_ms):
             self._no_answer(call)
         if kernel.now_ms + call.late_ms > call.gives_up_ms:
-            kernel.spawn(kernel.controller.where, lambda: self._do_later(call.late_ms, verb, values))
+            late_ms = call.late_ms
+            kernel.spawn(kernel.controller.where, lambda: self._do_later(late_ms, verb, values))
             self._no_answer(call)
         if call.late_ms:
             kernel.sleep(call.late_ms)
+            if not self._server.up:
+                self._no_answer(call)
         answer = self._do(verb, values)
         call.late_ms = 0
         self._take("done", call, answer)

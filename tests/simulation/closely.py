@@ -42,6 +42,7 @@ class CloseConduct(Conduct):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
+        self._started_ms = host.made_ms
         self._offset_ms = host.clock.offset_ms
         #: From when it knows the time to within half of the longest round trip, and when it heard it last.
         self._right_from_ms: int | None = None
@@ -141,7 +142,7 @@ class CloseConduct(Conduct):
 
     def starts_again(self) -> None:
         """Its scheduler is started again, in the same process."""
-        self._stopping_from_ms = None
+        self._started_ms, self._stopping_from_ms = self._now_ms, None
         self._checks.clear()
         self._given_up.clear()
         self._unanswered.clear()
@@ -179,7 +180,7 @@ class CloseConduct(Conduct):
         self._first_asked.add((request.job, request.slot_ms))
         if request.trigger == "catch-up":
             self._drawn[f"{request.job} to catch up"].append(now_ms - self._recovered_ms.get(request.job, 0))
-            if request.slot_ms - EPOCH_MS > self._host.made_ms + noise_ms:
+            if request.slot_ms - EPOCH_MS > self._started_ms + noise_ms:
                 yield f"{what} came after the start"
             if late_ms > request.window_ms + job.options.jitter_ms + noise_ms:
                 yield f"{what} is {late_ms} ms old, and caught up on"

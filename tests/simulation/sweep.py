@@ -30,12 +30,18 @@ from fleet_of_hosts import JobPlan
 
 __all__ = ["swept"]
 
-_COMMON = dict(lease="3s", max_late="10s", jitter="100ms")
-_JOBS = (
-    JobPlan("job", "10s", (3_000, 6_000), 200, 200, _COMMON),
-    JobPlan("both", "5s", (500, 7_000), stubborn=200, options=_COMMON | dict(overlap="allow")),
-    JobPlan("timed", "10s", (500, 4_000), stubborn=300, options=_COMMON | dict(timeout="2s", max_attempts=2)),
-)
+
+def _jobs(jitter: str) -> tuple[JobPlan, ...]:
+    common: dict[str, object] = dict(lease="3s", max_late="10s", jitter=jitter)
+    return (
+        JobPlan("job", "10s", (3_000, 6_000), 200, 200, common),
+        JobPlan("both", "5s", (500, 7_000), stubborn=200, options=common | dict(overlap="allow")),
+        JobPlan("timed", "10s", (500, 4_000), stubborn=300, options=common | dict(timeout="2s", max_attempts=2)),
+    )
+
+
+#: A fleet that is spread by jitter and latency, and one whose hosts come to each step in the same millisecond.
+_FLEETS = ((_jobs("100ms"), 3), (_jobs("0s"), 0))
 
 _VERBS = ("time", "active", "claim", "heartbeat", "finish", "release", "save_result")
 _TIMES = (1, 2, 3)
@@ -69,7 +75,9 @@ def swept() -> Iterator[tuple[str, Aim]]:
                 strike(after(1_000), Stop("5s", "host2"), Start(), RunNow("host3")),
                 strike(at(step, nth), act),
             )
-            yield f"{act} at {step} {nth}", Aim(_JOBS, strikes, hosts=3, seconds=75)
+            for jobs, longest_ms in _FLEETS:
+                name = f"{act} at {step} {nth}, {longest_ms} ms"
+                yield name, Aim(jobs, strikes, hosts=3, seconds=75, longest_ms=longest_ms)
 
 
 _STEPS = (("sent", (*_OF_SENT, *_OF_ALL)), ("done", (*_OF_DONE, *_OF_ALL)), ("heard", _OF_ALL))
