@@ -100,7 +100,8 @@ class Site:
 
     def lines(self, **wanted: Any) -> list[dict[str, Any]]:
         """What the handlers have told so far, as far as it has these values."""
-        lines = map(json.loads, self.log.read_bytes().splitlines())
+        # A line that is being written may be seen in part.
+        lines = map(json.loads, self.log.read_bytes().rpartition(b"\n")[0].splitlines())
         return [line for line in lines if all(line.get(name) == value for name, value in wanted.items())]
 
     def close(self) -> None:
@@ -140,7 +141,7 @@ class Process:
     @property
     def told(self) -> str:
         """All that it has printed so far."""
-        return self.out.read_text(encoding="utf-8") + self.err.read_text(encoding="utf-8")
+        return "".join(file.read_text(encoding="utf-8", errors="replace") for file in (self.out, self.err))
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
@@ -152,12 +153,13 @@ class Process:
     def until(self, found: Callable[[], _T]) -> _T:
         """Waits until something is found, as long as the process lives; returns it."""
         end = time.monotonic() + LONGEST_S
-        while not (value := found()):
-            ended = self._process.poll()
+        while True:
+            ended = self._process.poll()  # asked first: it may do what is waited for, and then end
+            if value := found():
+                return value
             if ended is not None or time.monotonic() > end:
                 pytest.fail(f"Not in time; the process ended: {ended}.\n{self.told}")
-            time.sleep(0.05)
-        return value
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """``kill -9``, for it and for its children."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,8 +16,30 @@ from anarchon import MemoryBackend
 from anarchon.contrib.django import scheduler, site
 
 MakeSite = Callable[..., Any]
+Attempts = dict[str, subprocess.CompletedProcess[str]]
 
 WRONG = {"BACKND": "redis://:secret@host/0", "LEASE": "soon", "AUTOSTART": True}
+
+
+#: Each begins, or tries to, on a site whose settings are wrong.
+ATTEMPTS: dict[str, Callable[[Any], subprocess.CompletedProcess[str]]] = {
+    "check": lambda site: site.manage("check", check=False),
+    "jobs": lambda site: site.manage("anarchon_jobs", check=False),
+    "worker": lambda site: site.manage("anarchon_worker", check=False),
+    "runserver": lambda site: site.manage("runserver", "--noreload", "0", check=False),
+    "server": lambda site: serve(site),
+}
+
+
+@pytest.fixture(scope="module")
+def attempts(site_type: Any, tmp_path_factory: pytest.TempPathFactory) -> Attempts:
+    """What becomes of each, two at a time."""
+
+    def attempt(name: str) -> subprocess.CompletedProcess[str]:
+        return ATTEMPTS[name](site_type(tmp_path_factory.mktemp(name), ANARCHON=WRONG))
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(ATTEMPTS, pool.map(attempt, ATTEMPTS), strict=True))
 
 
 def serve(site: Any) -> subprocess.CompletedProcess[str]:
@@ -30,8 +53,8 @@ def serve(site: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_check_shows_all_that_is_wrong_and_no_traceback(make_site: MakeSite) -> None:
-    done = make_site(ANARCHON=WRONG).manage("check", check=False)
+def test_check_shows_all_that_is_wrong_and_no_traceback(attempts: Attempts) -> None:
+    done = attempts["check"]
     assert done.returncode == 1
     for said in (
         "ANARCHON['BACKND']: (anarchon.E002) Nobody reads this setting.",
@@ -45,16 +68,16 @@ def test_check_shows_all_that_is_wrong_and_no_traceback(make_site: MakeSite) -> 
     assert "secret" not in done.stderr
 
 
-@pytest.mark.parametrize("command", [("anarchon_jobs",), ("anarchon_worker",), ("runserver", "--noreload", "0")])
-def test_no_command_begins_while_the_settings_are_wrong(make_site: MakeSite, command: tuple[str, ...]) -> None:
-    done = make_site(ANARCHON=WRONG).manage(*command, check=False)
+@pytest.mark.parametrize("command", ["jobs", "worker", "runserver"])
+def test_no_command_begins_while_the_settings_are_wrong(attempts: Attempts, command: str) -> None:
+    done = attempts[command]
     assert done.returncode == 1
     assert "(anarchon.E003) BACKEND is missing" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_web_server_does_not_serve_a_site_whose_settings_are_wrong(make_site: MakeSite) -> None:
-    done = serve(make_site(ANARCHON=WRONG))
+def test_a_web_server_does_not_serve_a_site_whose_settings_are_wrong(attempts: Attempts) -> None:
+    done = attempts["server"]
     assert (done.returncode, done.stdout) == (1, "")
     last = done.stderr.splitlines()[-1]
     assert last.startswith(

@@ -30,6 +30,9 @@ SITE = Path(__file__).parents[1] / "django_site"
 
 GUNICORN = (sys.executable, "-m", "gunicorn", "site_wsgi", "--bind", "127.0.0.1:0", "--workers", "4")
 
+#: How many slots are run where it is not a minute of them, and how long a visitor stays away.
+SLOTS, _PAUSE_S = 4, 0.1
+
 # Many processes begin at one time here, and the machine may have other things to do.
 pytestmark = pytest.mark.timeout(240)
 
@@ -44,18 +47,19 @@ WAYS = {
 class Served:
     """A web server of the site, and a visitor who asks it for a page again and again."""
 
-    def __init__(self, site: Any, *command: str, pause_s: float = 0.2) -> None:
+    def __init__(self, site: Any, *command: str) -> None:
         self.site = site
         self.process = site.start(*command)
         self.pages: Counter[int] = Counter()
         self.faults: list[str] = []
-        self._pause_s = pause_s
+        #: The newest slot that had begun when the server was told to end.
+        self.until_ms = 0
         self._enough = threading.Event()
         self._visitor = threading.Thread(target=self._visit, daemon=True)
 
     @property
     def address(self) -> str | None:
-        found = re.findall(r"(?:Listening at: |development server at )http://([\d.]+:[1-9]\d*)", self.process.told)
+        found = re.findall(r"(?:Listening at: |development server at )http://([\d.]+:[1-9]\d*)[/\s]", self.process.told)
         return found[-1] if found else None
 
     def visit(self) -> Served:
@@ -79,15 +83,35 @@ class Served:
         finally:
             connection.close()
 
-    def stop(self) -> None:
-        """Stops the visitor and the server; nothing is left of it, and nothing is held in the store."""
+    def leave(self) -> None:
+        """The visitor asks for no more."""
         self._enough.set()
         if self._visitor.is_alive():
             self._visitor.join()
+
+    def tell(self) -> None:
+        """Tells the server to end, and returns at once."""
+        self._note()
         self.process.send(signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Waits for the end of the server, of which nothing is left then."""
         self.process.wait()
-        with pytest.raises(ProcessLookupError):
-            os.killpg(self.process.pid, 0)
+        end = time.monotonic() + 60
+        with suppress(ProcessLookupError):
+            while time.monotonic() < end:
+                os.killpg(self.process.pid, 0)
+                time.sleep(0.02)
+            pytest.fail(f"Some of its processes live on.\n{self.process.told}")
+
+    def kill(self) -> None:
+        """Ends all of it at once, where the end is not what is tested: workers that come and go may not hear of it."""
+        self.leave()
+        self._note()
+        self.process.kill()
+
+    def _note(self) -> None:
+        self.until_ms = max(line["slot_ms"] for line in of(self.site.lines(job="tick"), "begin"))
 
     def _visit(self) -> None:
         while not self._enough.is_set():
@@ -95,12 +119,12 @@ class Served:
                 self.pages[self.get("/hits")["pid"]] += 1
             except (OSError, http.client.HTTPException):
                 # A worker that is about to be replaced takes no more, and a server that reloads is away for a moment.
-                if self._enough.wait(self._pause_s):
+                if self._enough.wait(_PAUSE_S):
                     return
             except BaseException as error:
                 self.faults.append(repr(error))
                 return
-            self._enough.wait(self._pause_s)
+            self._enough.wait(_PAUSE_S)
 
 
 def faults_of_slots(lines: list[dict[str, Any]]) -> list[str]:
@@ -116,11 +140,16 @@ def faults_of_slots(lines: list[dict[str, Any]]) -> list[str]:
     return faults
 
 
-def missing_slots(lines: list[dict[str, Any]]) -> list[int]:
-    """The slots from the first to the last that nobody ran; a busy machine may be late for one, and then says so."""
+def missing_slots(served: Served) -> list[int]:
+    """The slots from the first to the last that nobody ran; a busy machine may be late for one, and then says so.
+
+    The last is the newest that had begun before the end: a worker that ends gives back what it has not begun, and
+    another one that takes longer to end may have a newer slot by then.
+    """
+    lines = served.site.lines(job="tick")
     ran = {line["slot_ms"] for line in of(lines, "begin")}
     excused = {line["slot_ms"] for line in lines if line["what"] in ("late", "overlap")}
-    return [slot_ms for slot_ms in range(min(ran), max(ran), 1000) if slot_ms not in ran | excused]
+    return [slot_ms for slot_ms in range(min(ran), served.until_ms, 1000) if slot_ms not in ran | excused]
 
 
 def of(lines: list[dict[str, Any]], what: str) -> Iterator[dict[str, Any]]:
@@ -128,11 +157,19 @@ def of(lines: list[dict[str, Any]], what: str) -> Iterator[dict[str, Any]]:
 
 
 def run_slots(all_served: list[Served], slots: int) -> None:
-    """Waits until each site has run so many slots of ``tick``, and stops the servers."""
+    """Waits until each site has run so many slots of ``tick``, and its visitor has had more pages than that."""
     for served in all_served:
         served.until(lambda site: len(site.lines(job="tick", what="end")) >= slots)
+        served.until(lambda site, served=served: sum(served.pages.values()) > slots)
+
+
+def end(all_served: list[Served]) -> None:
+    """Stops the servers, all together."""
     for served in all_served:
-        served.stop()
+        served.leave()
+        served.tell()
+    for served in all_served:
+        served.wait()
 
 
 @contextmanager
@@ -145,16 +182,17 @@ def serving_in_all_ways(site_type: Any, folder: Path, redis_url: str) -> Iterato
             (folder / way).mkdir()
             given = {"BACKEND": redis_url, "PREFIX": f"{prefix}{way}:", "AUTOSTART": True}
             sites[way] = site_type(folder / way, ANARCHON=given)
-        all_served = {way: Served(sites[way], *GUNICORN, *WAYS[way]) for way in WAYS}
-        for served in all_served.values():
-            served.visit()
-        yield all_served
+        yield {way: Served(sites[way], *GUNICORN, *WAYS[way]) for way in WAYS}
     finally:
         for site in sites.values():
             site.close()
-        with redis.Redis.from_url(redis_url, protocol=2) as client:
-            for key in client.scan_iter(match=f"{prefix}*", count=1000):
-                client.delete(key)
+        remove(redis_url, prefix)
+
+
+def remove(redis_url: str, prefix: str) -> None:
+    with redis.Redis.from_url(redis_url, protocol=2) as client:
+        for key in client.scan_iter(match=f"{prefix}*", count=1000):
+            client.delete(key)
 
 
 UWSGI = Path(sys.executable).with_name("uwsgi")
@@ -192,23 +230,43 @@ def others(site_type: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture(scope="module")
+def hold(site_type: Any, tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator[Served]:
+    """Four workers, one of which runs ``sync`` until there is a file ``go``."""
+    folder, prefix = tmp_path_factory.mktemp("hold"), f"test:{uuid.uuid4().hex}:"
+    site = site_type(folder, ANARCHON={"BACKEND": redis_url, "PREFIX": prefix, "AUTOSTART": True})
+    site.environment["HOLD"] = str(folder / "go")
+    try:
+        yield Served(site, *GUNICORN, "--preload")
+    finally:
+        site.close()
+        remove(redis_url, prefix)
+
+
+@pytest.fixture(scope="module")
 def all_ways(
     site_type: Any, tmp_path_factory: pytest.TempPathFactory, redis_url: str, request: pytest.FixtureRequest
 ) -> Iterator[dict[str, Served]]:
-    """The three after six slots, when each worker of one of them has been replaced."""
+    """The three after some slots, when a worker or two of one of them have been replaced."""
     with serving_in_all_ways(site_type, tmp_path_factory.mktemp("ways"), redis_url) as all_served:
-        request.getfixturevalue("others")
+        # They begin meanwhile.
+        for others in ("hold", "others"):
+            request.getfixturevalue(others)
+        for served in all_served.values():
+            served.visit()
         recycled = all_served["max-requests"]
         recycled.until(lambda site: len(recycled.pages) > 5)
-        run_slots(list(all_served.values()), 6)
+        recycled.leave()
+        run_slots(list(all_served.values()), SLOTS)
+        recycled.kill()
+        end([served for served in all_served.values() if served is not recycled])
         yield all_served
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_four_workers_of_gunicorn_run_each_slot_once_while_they_serve(all_ways: dict[str, Served], way: str) -> None:
-    check(all_ways[way], slots=6)
+    check(all_ways[way], slots=SLOTS)
     # Where workers come and go, a busy machine may have none for a moment.
-    assert missing_slots(all_ways[way].site.lines(job="tick")) == [] or way == "max-requests"
+    assert way == "max-requests" or missing_slots(all_ways[way]) == []
 
 
 def test_the_master_of_gunicorn_runs_no_job(all_ways: dict[str, Served]) -> None:
@@ -222,11 +280,14 @@ def test_four_workers_of_gunicorn_run_a_job_each_second_for_a_minute(
     site_type: Any, tmp_path: Path, redis_url: str
 ) -> None:
     with serving_in_all_ways(site_type, tmp_path, redis_url) as all_served:
+        for served in all_served.values():
+            served.visit()
         run_slots(list(all_served.values()), 60)
+        end(list(all_served.values()))
         for served in all_served.values():
             check(served, slots=60)
             assert ended_in_order(served)
-        missing = {way: missing_slots(served.site.lines(job="tick")) for way, served in all_served.items()}
+        missing = {way: missing_slots(served) for way, served in all_served.items()}
         # All four of those that come and go may be away for a moment, and then nobody runs a slot.
         assert len(missing.pop("max-requests")) <= 2
         assert missing == {"plain": [], "preload": []}
@@ -246,47 +307,48 @@ def check(served: Served, slots: int) -> None:
 
 def ended_in_order(served: Served) -> bool:
     """Nothing waits for a lease to run out, and nothing was lost; a very busy machine may be too slow for that."""
-    given = served.site.settings["ANARCHON"]
-    reader = Scheduler(RedisBackend(given["BACKEND"], prefix=given["PREFIX"]))
+    reader = reader_of(served)
     active, records = reader.active("tick"), reader.history("tick", 200)
     reader.stop()
     return active == [] and {record.status for record in records} <= {"success", "interrupted"}
 
 
+def reader_of(served: Served) -> Scheduler:
+    given = served.site.settings["ANARCHON"]
+    return Scheduler(RedisBackend(given["BACKEND"], prefix=given["PREFIX"]))
+
+
 @pytest.fixture
-def held(make_site: MakeSite, redis_url: str, prefix: str, tmp_path: Path) -> Iterator[tuple[Served, Path]]:
-    """Four workers, one of which runs ``sync`` until the file is there."""
-    site = make_site(ANARCHON={"BACKEND": redis_url, "PREFIX": prefix, "AUTOSTART": True})
-    go = tmp_path / "go"
-    site.environment["HOLD"] = str(go)
-    served = Served(site, *GUNICORN)
-    served.until(lambda site: site.lines(job="sync"))
-    yield served, go
-    served.stop()
+def held(hold: Served) -> Served:
+    """The same while a worker does so; its line is the last."""
+    go = hold.site.folder / "go"
+    before = len(hold.site.lines(job="sync", held=True)) if go.exists() else 0
+    go.unlink(missing_ok=True)
+    hold.until(lambda site: len(site.lines(job="sync", held=True)) > before)
+    return hold
 
 
-def test_a_job_is_run_by_hand_beside_four_web_workers_and_refused_while_one_runs_it(held: tuple[Served, Path]) -> None:
-    (served, go), site = held, held[0].site
-    [begun] = site.lines(job="sync")
+def test_a_job_is_run_by_hand_beside_four_web_workers_and_refused_while_one_runs_it(held: Served) -> None:
+    site = held.site
+    begun = site.lines(job="sync", what="begin")[-1]
     refused = site.manage("anarchon_run", "sync", check=False)
     assert refused.returncode == 4
     assert f"CommandError: Job 'sync' is already running on '{begun['worker']}'" in refused.stderr
-    go.touch()
+    (site.folder / "go").touch()
 
     def run_by_hand() -> str | None:
         # A slot may be running, for a moment.
         done = site.manage("anarchon_run", "sync", "--json", check=False)
         return done.stdout if done.returncode == 0 else None
 
-    record = json.loads(served.process.until(run_by_hand))
+    record = json.loads(held.process.until(run_by_hand))
     assert (record["trigger"], record["status"], record["attempt"]) == ("manual", "success", 1)
     records = json.loads(site.manage("anarchon_history", "sync", "--json").stdout)
     assert [one for one in records if one["trigger"] == "manual"] == [record]
 
 
-def test_a_worker_that_is_told_to_end_hands_its_run_on(held: tuple[Served, Path], redis_url: str, prefix: str) -> None:
-    served, _ = held
-    reader = Scheduler(RedisBackend(redis_url, prefix=prefix))
+def test_a_worker_that_is_told_to_end_hands_its_run_on(held: Served) -> None:
+    reader = reader_of(held)
 
     def handed_on() -> tuple[Line, Line] | None:
         """Whoever holds the run is told to end: its line, and its successor's.
@@ -294,16 +356,16 @@ def test_a_worker_that_is_told_to_end_hands_its_run_on(held: tuple[Served, Path]
         On a busy machine it may not be fast enough to give the run back, or a newer slot may come due before another
         has taken it; then the next holder is told.
         """
-        begun = served.site.lines(job="sync")
+        begun = held.site.lines(job="sync", what="begin")
         with suppress(ProcessLookupError):
             os.kill(begun[-1]["pid"], signal.SIGTERM)
-        served.until(lambda site: len(site.lines(job="sync")) > len(begun))
-        last, following = served.site.lines(job="sync")[len(begun) - 1 :][:2]
+        held.until(lambda site: len(site.lines(job="sync", what="begin")) > len(begun))
+        last, following = held.site.lines(job="sync", what="begin")[len(begun) - 1 :][:2]
         given_back = {record.fence for record in reader.history("sync", 200) if record.status == "interrupted"}
         taken_over = last["fence"] in given_back and following["slot_ms"] == last["slot_ms"]
         return (last, following) if taken_over else None
 
-    first, second = served.process.until(handed_on)
+    first, second = held.process.until(handed_on)
     reader.stop()
     assert second["attempt"] == first["attempt"] + 1
     assert first["pid"] != second["pid"]
@@ -314,19 +376,22 @@ def test_a_reload_of_runserver_goes_on_with_the_schedule_and_only_its_child_runs
 ) -> None:
     served = others["runserver"].visit()
     site = served.site
-    served.process.until(lambda: len(site.lines(job="tick", what="end")) > 1)
+    served.until(lambda site: site.lines(job="tick", what="end"))
     [first] = served.pages
+    touched_at = float("-inf")
 
     def reloaded() -> bool:
-        # A reloader that has not begun to look yet takes the file for what it found.
-        os.utime(site.code / "shop" / "views.py")
-        time.sleep(1)
+        nonlocal touched_at
+        # Now and then: a reloader that has not begun to look yet takes the file for what it found.
+        if time.monotonic() > touched_at + 5:
+            os.utime(site.code / "shop" / "views.py")
+            touched_at = time.monotonic()
         return len(served.pages) > 1
 
     served.process.until(reloaded)
     # It may have been touched twice, and have reloaded twice.
-    served.process.until(lambda: len([line for line in site.lines(job="tick", what="end") if line["pid"] != first]) > 1)
-    served.stop()
+    served.until(lambda site: {line["pid"] for line in site.lines(job="tick", what="end")} - {first})
+    end([served])
     lines = site.lines(job="tick")
     # Between its two lives there is nobody to run a slot.
     assert faults_of_slots(lines) == []
@@ -345,10 +410,11 @@ def test_uwsgi_runs_each_slot_once(others: dict[str, Served]) -> None:
     if not UWSGI.exists() and not os.environ.get("CI"):
         pytest.skip("There is no uwsgi beside this Python.")
     served = others["uwsgi"]
-    run_slots([served], 3)
+    served.until(lambda site: len(site.lines(job="tick", what="end")) > 2)
+    served.kill()
     lines = served.site.lines(job="tick")
     assert faults_of_slots(lines) == []
-    assert missing_slots(lines) == []
+    assert missing_slots(served) == []
     assert served.process.pid not in {line["pid"] for line in lines if line["what"] == "begin"}
 
 

@@ -67,10 +67,11 @@ def say() -> None:
 
 @scheduler.every("sync", "2s", lease="10s", max_late="30s")
 def sync(ctx: RunContext) -> None:
-    """Where the environment says HOLD, goes on until the file of that name is there."""
+    """Where the environment says HOLD, and no file of that name is there, goes on until it is."""
     if "HOLD" in os.environ:
-        tell(ctx, what="begin", worker=ctx.instance_id)
-        while not os.path.exists(os.environ["HOLD"]) and not ctx.signal.wait(0.05):
+        held = not os.path.exists(os.environ["HOLD"])
+        tell(ctx, what="begin", worker=ctx.instance_id, held=held)
+        while held and not os.path.exists(os.environ["HOLD"]) and not ctx.signal.wait(0.05):
             pass
         ctx.raise_if_cancelled()
 
