@@ -42,7 +42,7 @@ def make_app() -> Iterator[MakeApp]:
     yield make
     for app in apps:
         if "anarchon" in app.extensions:
-            assert app.extensions["anarchon"].stop("10s")
+            assert app.extensions["anarchon"].stop("60s")
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ class Site:
 
     def printed(self, process: subprocess.Popen[str]) -> str:
         """What it has printed, to either stream."""
-        return (self.home / f"printed-{self.processes.index(process)}").read_text(encoding="utf-8")
+        return (self.home / f"printed-{self.processes.index(process)}").read_text(encoding="utf-8", errors="replace")
 
     def told(self) -> list[dict[str, Any]]:
         """What the handlers have told, a line of JSON each, in the file ``told``."""
@@ -113,7 +113,7 @@ class Site:
             if time.monotonic() > end:
                 told = "\n".join(f"--- {process.args}\n{self.printed(process)}" for process in self.processes)
                 raise AssertionError(f"It did not come to pass in {LONGEST_S} s. {self.told()}\n{told}")
-            time.sleep(0.05)
+            time.sleep(0.02)
         return found
 
     def end(self, process: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM) -> int:

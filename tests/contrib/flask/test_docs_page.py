@@ -9,6 +9,7 @@ import subprocess
 import textwrap
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -53,13 +54,22 @@ AFTER_OTHERS = {"flask --app shop anarchon history sync --limit 3"}
 INSTALLS = "pip install 'anarchon[flask]'"
 
 
-@pytest.fixture
-def page(site: Any) -> Any:
-    """A site with the files of the page; what is due every ten seconds there is due every second here."""
-    (site.home / "shop").mkdir()
-    for name, source in FILES.items():
-        site.write(name, textwrap.dedent(source).replace('"10s"', '"1s"'))
-    return site
+@pytest.fixture(scope="module")
+def make_page(site_type: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Any]]:
+    """Makes sites with the files of the page; what is due every ten seconds there is due every second here."""
+    sites = []
+
+    def make() -> Any:
+        site = site_type(tmp_path_factory.mktemp("page"))
+        sites.append(site)
+        (site.home / "shop").mkdir()
+        for name, source in FILES.items():
+            site.write(name, textwrap.dedent(source).replace('"10s"', '"1s"'))
+        return site
+
+    yield make
+    for site in sites:
+        site.close()
 
 
 def start(site: Any, command: str) -> subprocess.Popen[str]:
@@ -74,29 +84,47 @@ def start(site: Any, command: str) -> subprocess.Popen[str]:
     return site.start("-m", program, *arguments, **environment)
 
 
+@pytest.fixture(scope="module")
+def begun(make_page: Callable[[], Any]) -> dict[str, tuple[Any, subprocess.Popen[str]]]:
+    """The page and the process of each command that needs no other; they begin together.
+
+    Those that go on have pages of their own, and the others one.
+    """
+    shared = make_page()
+    pages = {**{command: make_page() for command in SERVES}, **dict.fromkeys(set(ENDS) - AFTER_OTHERS, shared)}
+    return {command: (page, start(page, command)) for command, page in pages.items()}
+
+
 def test_every_command_of_the_page_is_run() -> None:
     assert set(FILES) == {"hello.py", "shop/__init__.py", "shop/jobs.py", "test_shop.py"}
     assert set(COMMANDS) == {INSTALLS, *SERVES, *ENDS, DEVELOPS, ASKS}
 
 
-def test_commands_that_end_do_what_the_page_says(page: Any) -> None:
-    for commands in (set(ENDS) - AFTER_OTHERS, AFTER_OTHERS):
-        for command, process in {command: start(page, command) for command in commands}.items():
-            assert process.wait(60) == 0, page.printed(process)
-            assert ENDS[command] in page.printed(process)
-
-
 @pytest.mark.parametrize("command", SERVES)
-def test_command_that_serves_does_what_the_page_says(page: Any, command: str) -> None:
-    process = start(page, command)
+def test_command_that_serves_does_what_the_page_says(
+    begun: dict[str, tuple[Any, subprocess.Popen[str]]], command: str
+) -> None:
+    page, process = begun[command]
     page.until(lambda: SERVES[command] in page.printed(process))
     assert process.poll() is None
 
 
-def test_json_is_answered_as_the_page_asks_for_it(page: Any) -> None:
-    assert start(page, "flask --app shop anarchon run sync").wait(60) == 0
+def test_commands_that_end_do_what_the_page_says(begun: dict[str, tuple[Any, subprocess.Popen[str]]]) -> None:
+    ending = {command: begun[command] for command in set(ENDS) - AFTER_OTHERS}
+    for command, (page, process) in ending.items():
+        assert process.wait(90) == 0, page.printed(process)
+        assert ENDS[command] in page.printed(process)
+    for command in AFTER_OTHERS:
+        process = start(page, command)
+        assert process.wait(90) == 0, page.printed(process)
+        assert ENDS[command] in page.printed(process)
+
+
+def test_json_is_answered_as_the_page_asks_for_it(make_page: Callable[[], Any]) -> None:
+    page = make_page()
     server = start(page, DEVELOPS)
-    address = page.until(lambda: re.search(r"Running on (http://\S+)", page.printed(server)))[1]
+    assert start(page, "flask --app shop anarchon run sync").wait(90) == 0
+    address = page.until(lambda: re.search(r"Running on (http://\S+)\s", page.printed(server)))[1]
     _, _, header, url = shlex.split(ASKS)
     request = urllib.request.Request(address + urlsplit(url)._replace(scheme="", netloc="").geturl())
     with pytest.raises(urllib.error.HTTPError) as refused:
@@ -108,7 +136,8 @@ def test_json_is_answered_as_the_page_asks_for_it(page: Any) -> None:
         assert [run["status"] for run in json.load(answer)] == ["success"]
 
 
-def test_first_app_says_when_it_was_in_sync(page: Any) -> None:
+def test_first_app_says_when_it_was_in_sync(make_page: Callable[[], Any]) -> None:
+    page = make_page()
     asked = """
         from hello import app
 
@@ -119,4 +148,4 @@ def test_first_app_says_when_it_was_in_sync(page: Any) -> None:
     """
     page.write("asked.py", asked)
     process = page.start("-W", "error", "asked.py")
-    assert process.wait(60) == 0, page.printed(process)
+    assert process.wait(90) == 0, page.printed(process)
