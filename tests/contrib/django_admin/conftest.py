@@ -91,7 +91,7 @@ def make(store: MightBeAway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
     yield make
     for scheduler in made:
-        scheduler.stop("10s")
+        scheduler.stop("60s")
 
 
 class MightBeAway(MemoryBackend):

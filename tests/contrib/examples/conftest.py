@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "docs" / "examples"
 
 #: No test waits this long unless something is wrong.
-_LONGEST_S = 60
-_LOOK_AGAIN_S = 0.1
+_LONGEST_S = 90
+_LOOK_AGAIN_S = 0.03
 
 _T = TypeVar("_T")
 
@@ -81,7 +81,7 @@ class Example:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self.address = self.wait(lambda: re.findall(r"Listening at: http://(\S+)", self.told()))[-1]
+        self.address = self.wait(lambda: re.findall(r"Listening at: http://(\S+)\s", self.told()))[-1]
 
     def stop(self) -> int:
         """SIGTERM, as a process manager sends it; returns the exit code."""
@@ -177,7 +177,7 @@ class Example:
         On a machine that stands still, the run may have ended before it was killed, or a newer slot have come due in
         the moment before the takeover; then it is done again.
         """
-        for _ in range(4):
+        for _ in range(10):
             added = self.run(add_invoices)
             assert added.returncode == 0, added.stderr
             run = self.wait(lambda: self.active("mail"))[0]
@@ -197,16 +197,18 @@ class Example:
 
     def told(self) -> str:
         """What was started has written so far."""
-        return self._log.read_text(encoding="utf-8")
+        return self._log.read_text(encoding="utf-8", errors="replace")
 
     def wait(self, look: Callable[[], _T]) -> _T:
         """Looks again until there is something, and returns it."""
         deadline = time.monotonic() + _LONGEST_S
-        while not (found := look()):
-            assert self.running, f"It ended:\n{self.told()}"
+        while True:
+            running = self.running  # asked first: it may do what is waited for, and then end
+            if found := look():
+                return found
+            assert running, f"It ended:\n{self.told()}"
             assert time.monotonic() < deadline, f"It never came:\n{self.told()}"
             time.sleep(_LOOK_AGAIN_S)
-        return found
 
     def query(self, database: str, sql: str) -> list[Any]:
         """The rows of an example's own database."""

@@ -15,6 +15,9 @@ from servers import RedisServer
 
 from anarchon import RedisBackend, Scheduler
 
+#: What a worker says when it answers, and knows what to do when it is told to stop.
+ANSWERS = r"Answers .* at http://127\.0\.0\.1:\d+\."
+
 
 @pytest.fixture(scope="module")
 def start(make_example: Callable[..., Any]) -> Iterator[Callable[[], Any]]:
@@ -27,7 +30,7 @@ def start(make_example: Callable[..., Any]) -> Iterator[Callable[[], Any]]:
         def start() -> Any:
             if not split.running:
                 split.start("start.py")
-                split.wait(lambda: all(f"127.0.0.1:{port}." in split.told() for port in ports))
+                split.wait(lambda: len(re.findall(ANSWERS, split.told())) == len(ports))
             return split
 
         yield start
@@ -80,8 +83,9 @@ def test_a_killed_workers_run_is_taken_over_and_a_forwarded_run_is_refused_meanw
         return int(re.findall(f"{worker} is process ([0-9]+)", split.told())[-1])
 
     split.kill_who_mails("billing.books", run_by_hand, process_of)
-    # The one that was killed is started again, so that both are there for the next.
+    # Each one that was killed is started again, so that both are there for the next.
     assert split.wait(lambda: len(re.findall("worker-. is process", split.told())) > 2)
+    split.wait(lambda: len(re.findall("worker-. is process", split.told())) == len(re.findall(ANSWERS, split.told())))
 
 
 def test_each_slot_is_run_once_among_the_workers(split: Any) -> None:
