@@ -596,6 +596,13 @@ AIMS: dict[str, Aim] = {
         seconds=150,
         sees=("the clock is looked at after each wait",),
     ),
+    "a clock is stepped, and the store does not tell the time": Aim(
+        _job("2m", 100),
+        (strike(after(30_000), StepClock(3_600_000, ALL)), strike(at("time sent"), Refuse())),
+        hosts=1,
+        seconds=150,
+        sees=("a step of the host's clock is taken out",),
+    ),
     "a clock is stepped as a manual run is asked for": Aim(
         _job("40s", 100),
         (strike(after(20_000), StepClock(3_600_000, ALL), RunNow(ALL)),),

@@ -84,6 +84,9 @@ class CloseConduct(Conduct):
             if not self._outages[kind]:
                 del self._outages[kind]
         self._untold = {kind: untold for kind, untold in self._untold.items() if kind[0] != verb}
+        if verb == "claim" and sent_ms <= self._started_ms != self._host.made_ms:
+            # Asked before its scheduler was started again: the watch that asked is over.
+            self._checks.pop((values[0].job, values[0].run_id), None)
         if verb == "claim":
             self._learns(values[0], answer, sent_ms)
         elif verb == "active":
@@ -130,6 +133,9 @@ class CloseConduct(Conduct):
             self._late_skips[key[0], now_ms] += 1
             if self._late_skips[key[0], now_ms] == _MISSED_ONE_BY_ONE + 2:
                 self._complain(f"more than {_MISSED_ONE_BY_ONE} slots of {key[0]} are told one by one")
+            knows = self._right_from_ms is not None and now_ms > self._right_from_ms + 20
+            if knows and key[1] > EPOCH_MS + now_ms + _SOON_MS + self._doubt_ms and not self._in_trouble(3_000):
+                self._complain(f"{key} is told to be late, and is still to come")
             if event.trigger == "scheduled" and key not in self._first_asked and self._is_well(now_ms):
                 self._complain(f"{key} is passed over, and nothing was in the way")
         super().hears(event)
