@@ -101,8 +101,7 @@ def serve(site: Any, command: str) -> None:
     [address] = re.findall(r"Listening at: (\S+)", server.told)
     with urllib.request.urlopen(f"{address}/", timeout=60) as page:
         assert page.status == 200
-    server.send(signal.SIGTERM)
-    server.wait()
+    server.kill()
 
 
 def test_the_extra_that_the_page_installs_is_there() -> None:

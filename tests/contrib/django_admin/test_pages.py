@@ -528,12 +528,20 @@ def test_a_long_run_goes_on_after_the_request_and_a_second_press_is_refused(
     from anarchon.contrib.django.admin import JobAdmin
 
     monkeypatch.setattr(JobAdmin, "wait", "100ms")
-    scheduler = make().every("sync", "1h", lambda: gate.wait(REAL_SECONDS))
+    begun = threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        gate.wait(REAL_SECONDS)
+
+    scheduler = make().every("sync", "1h", slow)
     first = text_of(press(operator, "sync"))
     assert "Job 'sync' was started on 'web-1', and is still running." in first and "1 manual" in first
     assert "Job 'sync' is already running on 'web-1', and its overlap rule is 'skip'." in text_of(
         press(operator, "sync")
     )
+    # A run that has not begun when the stop comes never begins.
+    assert begun.wait(REAL_SECONDS)
     gate.set()
     assert scheduler.stop(f"{REAL_SECONDS}s")
     assert [(run.status, run.trigger) for run in scheduler.history("sync")] == [("success", "manual")]

@@ -156,7 +156,8 @@ def test_a_run_that_heeds_the_stop_gives_its_lease_back_when_the_server_ends(ser
         server.tell(number)
     for server, number in zip(servers, ENDS, strict=True):
         assert server.end(number) == 0
-        assert server.faults(2) == []
+        # The other worker takes the run over if it hears of the end later than that.
+        assert [fault for fault in server.faults(2) if "has run" not in fault] == []
         record = server.history()[-1]
         assert (record.status, record.instance_id) == ("interrupted", server.lines("begin")[0]["name"])
         assert server.leases() == []
