@@ -53,7 +53,7 @@ def history(fleet: Fleet, job: str) -> list[RunRecord]:
 
 
 def kill_holders(fleet: Fleet, lease_s: int, lasts: tuple[float, float], kills: int) -> None:
-    """One after the other; in the place of each a new process begins.
+    """One after the other, each when a new process has taken the place of the one before.
 
     Args:
         lasts: for how long the first attempt would go on, and the one that takes over, in seconds.
@@ -71,6 +71,9 @@ def kill_holders(fleet: Fleet, lease_s: int, lasts: tuple[float, float], kills: 
 def kill_a_holder(fleet: Fleet, job: str, lease_s: int, lasts: tuple[float, float]) -> tuple[int, int]:
     """Returns how long after the kill attempt 2 began, and for how long of that a backup stood still."""
     lease_ms, heartbeat_s = lease_s * 1000, lease_s / 5
+    for name in NAMES:
+        if not fleet.workers[name].running:
+            fleet.restart(name, renewals=True)
     add(fleet, job, slots_in(1500), lasts=lasts, lease=f"{lease_s}s")
     first = only(fleet.wait_for(what="begin", job=job))
     fleet.wait_for(2 if lease_s < 10 else 1, what="renewed", job=job)
@@ -91,8 +94,6 @@ def kill_a_holder(fleet: Fleet, job: str, lease_s: int, lasts: tuple[float, floa
     assert (success.attempt, success.status, success.instance_id) == (2, "success", second["worker"])
     assert (lost.fence, success.fence) == (first["fence"], second["fence"])
     assert len(fleet.lines(what="begin", job=job)) == 2
-
-    fleet.restart(first["worker"], renewals=True)
     return second["wall_ms"] - killed_ms, still_ms(fleet, killed_ms, second["wall_ms"])
 
 
