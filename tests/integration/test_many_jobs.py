@@ -17,10 +17,13 @@ JOBS = 1_000
 FEW = 30
 
 # Leased for long, and so renewed seldom: it is threads that are counted here, and a lost lease would begin a run.
-JOB: Line = {"name": "job", "copies": JOBS, "every": "3s", "jitter": "500ms", "lease": "60s", "heartbeat": "10s"}
+JOB: Line = {"name": "job", "copies": JOBS, "every": "4s", "jitter": "500ms", "lease": "60s", "heartbeat": "10s"}
+
+# Runs each once, at once, and asks for no more than that while it still has to begin some of them.
+BUSY: Line = {**JOB, "every": "1h", "catch_up": "1h", "lasts": [600]}
 
 # In such a time a slot of every job comes due.
-ALL_DUE_S = 4
+ALL_DUE_S = 5
 
 # For what is done in seconds where nothing else goes on: two processes that do a thousand things a second are a lot of
 # work for a busy machine.
@@ -41,7 +44,7 @@ def test_a_thousand_jobs_take_a_thousand_threads_and_a_few(
 
 def watch_others(fleet: Fleet, server: RedisServer) -> None:
     fleet.start("watcher")
-    fleet.start_all(["busy"], [{**JOB, "lasts": [600], "catch_up": "3s"}])
+    fleet.start_all(["busy"], [BUSY])
     fleet.wait_for(JOBS, PATIENCE_S, what="begin")
     fleet.wait_for(what="ready", worker="watcher")
     fleet.workers["watcher"].ask("add", **JOB)
