@@ -15,6 +15,9 @@ from django.test import override_settings
 from anarchon import MemoryBackend
 from anarchon.contrib.django import scheduler, site
 
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(240)
+
 MakeSite = Callable[..., Any]
 Attempts = dict[str, subprocess.CompletedProcess[str]]
 

@@ -23,6 +23,9 @@ from anarchon.contrib.django import scheduler
 
 SITE = Path(__file__).parents[1] / "django_site"
 
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(240)
+
 Begun = dict[str, tuple[Any, Any]]
 Answers = dict[str, CompletedProcess[str]]
 

@@ -24,7 +24,8 @@ from django.test import override_settings
 from anarchon import BackendError, MemoryBackend, RunContext, Scheduler
 from anarchon.contrib.django.settings import read
 
-pytestmark = pytest.mark.usefixtures("database")
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.timeout(240)]
 
 Make = Callable[..., Scheduler]
 

@@ -23,6 +23,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from anarchon import Scheduler, SQLiteBackend
+
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "docs" / "examples"
 
@@ -194,6 +196,27 @@ class Example:
         assert (killed["status"], killed["instance_id"]) == ("lost", run["instance_id"])
         assert {one["trigger"] for one in taken} == {"takeover"}
         assert run["attempt"] + 1 in [one["attempt"] for one in taken]
+
+    def check_that_it_stops_in_order(self, start: str, store: str) -> None:
+        """Stops it, and checks that nobody has to wait for a lease to run out.
+
+        A run that is told to stop then has two seconds, which are too few where the machine stands still for as long;
+        then it is started and stopped once more.
+
+        Args:
+            start: a word of the command that starts it.
+            store: the file of the jobs.
+        """
+        for _ in range(5):
+            self.wait(lambda: self.records("totals"))
+            assert self.stop() == 0
+            reader = Scheduler(SQLiteBackend(self.folder / store))
+            left = [run for job in ("totals", "mail", "digest") for run in reader.active(job) if run.lease_left > 0]
+            reader.stop()
+            if not left:
+                break
+            self.start(start)
+        assert left == []
 
     def told(self) -> str:
         """What was started has written so far."""

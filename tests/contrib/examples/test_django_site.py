@@ -11,7 +11,10 @@ from urllib.parse import urlencode
 import pytest
 from servers import RedisServer
 
-from anarchon import RedisBackend, Scheduler, SQLiteBackend
+from anarchon import RedisBackend, Scheduler
+
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(240)
 
 PASSWORD = "a password of the tests"
 
@@ -128,12 +131,7 @@ def test_the_page_is_there_while_the_store_of_the_jobs_is_away(site: Any) -> Non
 
 
 def test_the_site_stops_in_order_when_it_is_told_to(site: Any) -> None:
-    site.wait(lambda: site.records("totals"))
-    assert site.stop() == 0
-    # Nobody has to wait for a lease to run out.
-    reader = Scheduler(SQLiteBackend(site.folder / "var" / "jobs.db"))
-    assert [run for job in ("totals", "mail", "digest") for run in reader.active(job) if run.lease_left > 0] == []
-    reader.stop()
+    site.check_that_it_stops_in_order("start.sh", "var/jobs.db")
 
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

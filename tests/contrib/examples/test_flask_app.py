@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from servers import RedisServer
 
-from anarchon import RedisBackend, Scheduler, SQLiteBackend
+from anarchon import RedisBackend, Scheduler
+
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(240)
 
 TOKEN = "a-token-of-the-tests"
 
@@ -83,12 +86,7 @@ def test_one_variable_keeps_the_jobs_in_redis(app: Any, redis_server: Callable[.
 
 
 def test_the_app_stops_in_order_when_it_is_told_to(app: Any) -> None:
-    app.wait(lambda: app.records("totals"))
-    assert app.stop() == 0
-    # Nobody has to wait for a lease to run out.
-    reader = Scheduler(SQLiteBackend(app.folder / "instance" / "jobs.db"))
-    assert [run for job in ("totals", "mail", "digest") for run in reader.active(job) if run.lease_left > 0] == []
-    reader.stop()
+    app.check_that_it_stops_in_order("bin/gunicorn", "instance/jobs.db")
 
 
 def process_of(instance_id: str) -> int:

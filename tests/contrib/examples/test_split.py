@@ -15,6 +15,9 @@ from servers import RedisServer
 
 from anarchon import RedisBackend, Scheduler
 
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(240)
+
 #: What a worker says when it answers, and knows what to do when it is told to stop.
 ANSWERS = r"Answers .* at http://127\.0\.0\.1:\d+\."
 

@@ -16,6 +16,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+# Many processes begin at one time here, and the machine may have other things to do.
+pytestmark = pytest.mark.timeout(240)
+
 ROOT = Path(__file__).resolve().parents[3]
 
 PAGE = (ROOT / "docs/flask.rst").read_text(encoding="utf-8")
