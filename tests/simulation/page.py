@@ -2,7 +2,7 @@
 
 ::
 
-    python tests/simulation --page    # tries all mutants first; that takes ten minutes
+    python tests/simulation --page    # tries all mutants first; that takes a few minutes
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ A storm is drawn at random, and comes by too seldom at what takes two things wit
 storms that are *aimed*: each waits for one step of one call or thread, and strikes there. The column has the name of
 the aim (``tests/simulation/aims.py``); with that and the seed it plays again.
 
-Where the simulation does not see one, the column says why. All of them once more, which takes ten minutes and
+Where the simulation does not see one, the column says why. All of them once more, which takes a few minutes and
 fails if one goes unseen that should not::
 
     pytest -m soak tests/simulation/test_mutants.py
