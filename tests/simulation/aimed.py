@@ -152,10 +152,14 @@ class AimedFleet(Fleet):
             self.complain(f"{host.name}: a stop from a handler waited {self.kernel.now_ms - before_ms} ms for that run")
 
     def restart(self, host: Host, timeout: str) -> None:
+        """In one process. What comes due just then is for others, or for catching up."""
         assert isinstance(host.conduct, CloseConduct)
         conduct = host.conduct
+        if host not in self.hosts:
+            return  # it has been told to stop, for good
 
         def stop_and_start() -> None:
+            host.unable.append([self.kernel.now_ms, self.kernel.now_ms])
             conduct.stops()
             conduct.stopped(host.scheduler.stop(timeout))
             conduct.starts_again()
