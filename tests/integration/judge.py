@@ -15,6 +15,7 @@ __all__ = [
     "faults_of_records",
     "faults_of_runs",
     "judged_until",
+    "passed_over",
 ]
 
 
@@ -35,10 +36,10 @@ def faults_of_runs(
             ends[line["slot_ms"], line["attempt"]] += 1
     faults = []
     slots_ms = [*range(first_ms, last_ms + 1, interval_ms)]
-    passed_over = _passed_over(lines, job, workers, slots_ms)
-    if 2 * len(passed_over) > len(slots_ms):
-        faults.append(f"{job}: {len(passed_over)} of {len(slots_ms)} slots have no run: {passed_over}.")
-    slots_ms = [slot_ms for slot_ms in slots_ms if slot_ms not in passed_over]
+    passed = passed_over(lines, job, workers, slots_ms)
+    if 2 * len(passed) > len(slots_ms):
+        faults.append(f"{job}: {len(passed)} of {len(slots_ms)} slots have no run: {passed}.")
+    slots_ms = [slot_ms for slot_ms in slots_ms if slot_ms not in passed]
     for slot_ms in slots_ms:
         runs = begins[slot_ms]
         if len(runs) != 1:
@@ -76,8 +77,8 @@ def judged_until(
     for job, interval_ms in intervals_ms.items():
         slots_ms = range(first_ms, last_ms + 1, interval_ms)
         ran = {line["slot_ms"] for line in _begun(lines, job)}.intersection(slots_ms)
-        passed_over = _passed_over(lines, job, workers, slots_ms)
-        if len(ran) + len(passed_over) < len(slots_ms) or 2 * len(passed_over) > len(slots_ms):
+        passed = passed_over(lines, job, workers, slots_ms)
+        if len(ran) + len(passed) < len(slots_ms) or 2 * len(passed) > len(slots_ms):
             return None
     return last_ms
 
@@ -109,7 +110,7 @@ def faults_of_records(lines: list[Line], job: str, records: list[RunRecord]) -> 
     return faults
 
 
-def _passed_over(lines: list[Line], job: str, workers: Collection[str], slots_ms: Iterable[int]) -> list[int]:
+def passed_over(lines: list[Line], job: str, workers: Collection[str], slots_ms: Iterable[int]) -> list[int]:
     """The slots that nobody may run any more: nobody has begun them, and every worker has told of a skip."""
     begun, skips = {line["slot_ms"] for line in _begun(lines, job)}, _skips(lines, job)
     return [slot_ms for slot_ms in slots_ms if slot_ms not in begun and set(workers) <= skips[slot_ms]]

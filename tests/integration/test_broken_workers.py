@@ -8,9 +8,11 @@ from collections.abc import Callable
 import pytest
 from chaos_judge import histories_of, judged
 from fleet import Fleet, Line
+from judge import passed_over
 from stage import Stage
 
-from anarchon.testing import Judgement
+from anarchon.durations import to_ms
+from anarchon.testing import Fault, Judgement
 
 NAMES = ("one", "two", "three")
 
@@ -47,7 +49,8 @@ def break_the_store(stage: Stage) -> None:
     # Not what is to be found, once more: a stop ends what went on beside another run, and it may have hardly begun.
     found = judge(fleet, since_ms, until_ms)
     print("\n".join(map(str, found.faults)))
-    assert kinds(found, "sound") == set()
+    # Where all of them came too late for a slot, as they may on such a machine, each has said so.
+    assert [fault for fault in found.faults if fault.job == "sound" and not passed_over_by_all(fleet, fault)] == []
     assert found.ran > 0
 
 
@@ -55,6 +58,10 @@ def break_the_store(stage: Stage) -> None:
 @pytest.mark.at_once(scenario=break_the_store)
 def test_the_judge_finds_what_a_broken_store_does_and_nothing_where_it_is_sound(played: Callable[[], None]) -> None:
     played()
+
+
+def passed_over_by_all(fleet: Fleet, fault: Fault) -> bool:
+    return fault.kind == "missed" and passed_over(fleet.lines(), fault.job, NAMES, [to_ms(fault.slot)]) != []
 
 
 def judge(fleet: Fleet, since_ms: int, until_ms: int) -> Judgement:
