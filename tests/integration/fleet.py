@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ Line = dict[str, Any]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LOOK_AGAIN_S = 0.05
+
+# A process that begins keeps a processor busy. Where many fleets are played at once, those that are at work already
+# would come too late for everything if all the others began at one time.
+_beginning = threading.Semaphore(3)
 
 
 class Worker:
@@ -178,10 +183,15 @@ class Fleet:
     def start_all(self, names: Iterable[str], jobs: Iterable[Line] = (), **more: Any) -> None:
         """Starts several workers and waits until all are ready."""
         names, jobs = list(names), list(jobs)
-        for name in names:
-            self.start(name, jobs, **more)
-        for name in names:
-            self.wait_for(what="ready", worker=name)
+        self.begin({name: partial(self.start, name, jobs, **more) for name in names})
+
+    def begin(self, starts: Mapping[str, Callable[[], object]]) -> None:
+        """Starts workers, each by its name and in its own way, in their turn among all fleets; waits for all."""
+        with _beginning:
+            for start in starts.values():
+                start()
+            for name in starts:
+                self.wait_for(what="ready", worker=name)
 
     def lines(self, what: str | None = None, **wanted: Any) -> list[Line]:
         """What has been logged so far, in order, as far as it has these values."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from fleet import Fleet, Line, together
@@ -47,9 +48,8 @@ def test_each_slot_of_a_minute_has_exactly_one_run(stage: Stage) -> None:
 
 
 def run(fleet: Fleet, skews: dict[str, int], seconds: int) -> None:
-    for name, skew_ms in skews.items():
-        fleet.start(name, JOBS, skew_ms=skew_ms)
-    begun_ms = max(fleet.wait_for(what="ready", worker=name)[0]["wall_ms"] for name in skews)
+    fleet.begin({name: partial(fleet.start, name, JOBS, skew_ms=skew_ms) for name, skew_ms in skews.items()})
+    begun_ms = max(line["wall_ms"] for line in fleet.lines("ready"))
     first_ms = begun_ms // TICK_MS * TICK_MS + 2 * TICK_MS
     last_ms = fleet.wait_for_value(
         lambda: judged_until(fleet.lines(), INTERVALS_MS, skews, first_ms, (seconds - 1) * TICK_MS),
