@@ -101,7 +101,9 @@ class ClaimOnlyRunner:
         return runs.blocked(job) or (job.options.overlap == "skip" and runs.running(job.name))
 
     def _begin(self, job: Job, context: RunContext) -> bool:
-        return self._parts.runs.add(context, alone=job.options.overlap == "skip")
+        """False where it must not begin: also where a handler was left behind since the slot was asked for."""
+        runs = self._parts.runs
+        return not runs.blocked(job) and runs.add(context, alone=job.options.overlap == "skip")
 
     def _execute(self, job: Job, context: RunContext) -> RunRecord:
         here = current_run.set(context)

@@ -63,6 +63,10 @@ class LeaseRunner:
             if not may:
                 raise stopping(job.name)
             run = self._claim_now(job, once)
+            if self._parts.runs.blocked(job):
+                # Since it was asked for: see ``_start``.
+                run.give_back()
+                raise self._parts.runs.refusal(job, self._parts.instance_id)
             if not self._parts.runs.add(run.context):
                 run.give_back()
                 raise stopping(job.name)
@@ -81,7 +85,7 @@ class LeaseRunner:
         if outcome in (Outcome.WON, Outcome.RUNNING):
             self._backups.sure(job.name)
         if outcome is Outcome.WON:
-            self._start(self._leased(job, request, reply, claim.asked_from_ms))
+            self._start(job, self._leased(job, request, reply, claim.asked_from_ms))
         elif outcome is Outcome.RUNNING:
             assert reply.holder is not None
             self._skip(request, "taken", reply.holder.instance_id)
@@ -110,9 +114,20 @@ class LeaseRunner:
         if watch.first_trigger is not None:
             # Its own first claim, which may have been granted after all.
             request = replace(request, trigger=watch.first_trigger)
-        self._start(self._leased(watch.job, request, reply, watch.asked_from_ms))
+        self._start(watch.job, self._leased(watch.job, request, reply, watch.asked_from_ms))
 
-    def _start(self, run: LeasedRun) -> None:
+    def _start(self, job: Job, run: LeasedRun) -> None:
+        """Begins a run that was won, unless it must not begin here any more. The race with an older run's timeout:
+
+        1. an older run of the job goes on here; a newer one is asked for, and the ask is on its way
+        2. the older one is over its timeout: its end is stored, and its handler is left behind
+        3. the ask is granted, for nothing is in its way in the store: it is given back
+        """
+        if self._parts.runs.blocked(job):
+            run.give_back()
+            if run.context.trigger != "takeover":
+                self._skip(run.request, "overlap", self._parts.instance_id)
+            return
         if not self._parts.runs.add(run.context):
             run.give_back()
             return

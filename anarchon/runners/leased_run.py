@@ -51,7 +51,7 @@ class LeasedRun:
         released: Callable[[], None],
     ) -> None:
         self._job = job
-        self._request = request
+        self.request = request
         self._latest_ms = reply.latest_ms
         self._counted_from_ms = counted_from_ms
         self._store = store
@@ -95,7 +95,7 @@ class LeasedRun:
         )
 
     def _new_heartbeat(self) -> Heartbeat:
-        request, parts = self._request, self._parts
+        request, parts = self.request, self._parts
         return Heartbeat(
             job=request.job,
             lease_ms=request.lease_ms,
@@ -109,7 +109,7 @@ class LeasedRun:
         )
 
     def _store_end(self, ended: Ended) -> RunRecord:
-        request = self._request
+        request = self.request
         record = new_record(self.context, ended, self._started_ms)
         if ended.status == "interrupted" and not request.manual:
             # Ten deploys in a row must not use up a long job's attempts; a lease that was lost counts.

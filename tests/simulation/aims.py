@@ -546,6 +546,24 @@ AIMS: dict[str, Aim] = {
         hosts=1,
         sees=("a handler that was left behind is remembered over a restart",),
     ),
+    "a handler is left behind while the claim of the next slot is on its way": Aim(
+        _job("2s", 9_000, stubborn=1_000, timeout="2500ms"),
+        (strike(at("handler")), strike(at("claim sent", **_FIRST), Late(700))),
+        hosts=1,
+        seconds=30,
+        sees=("a straggler blocks what was on its way to be granted",),
+    ),
+    "a handler is left behind while the claim of a manual run is on its way": Aim(
+        _job("20s", 9_000, stubborn=1_000, timeout="500ms"),
+        (
+            strike(at("handler"), RunNow()),
+            strike(at("claim sent", mode="manual"), HoldUp()),
+            strike(at("finish done"), LetGo()),
+        ),
+        hosts=1,
+        seconds=30,
+        sees=("a straggler blocks a manual run that was on its way to be granted",),
+    ),
     # -- stopping
     "a stop comes while a grant is on its way": Aim(
         _LONG,

@@ -123,6 +123,8 @@ class Conduct:
 
     def begins(self, call: Call) -> None:
         hold = self._holds.get(call.ctx.token or "")
+        if self._is_blocked(call.ctx.job, self._now_ms):
+            self._complain(f"a handler of {call.ctx.job} is called while another is left behind")
         self._working[call.ctx.job].append(call)
         self._complain(*(["a handler is called without a grant"] if hold is None else hold.begins(call)))
         if self._stopping_from_ms is not None and self._now_ms > self._stopping_from_ms:
@@ -167,7 +169,6 @@ class Conduct:
 
     def _claims(self, request: ClaimRequest) -> Iterator[str]:
         now_ms, key = self._now_ms, (request.job, request.run_id, request.mode)
-        options = self._jobs[request.job].options
         late_ms = EPOCH_MS + now_ms - request.slot_ms
         token, sent_ms = self._unanswered.get(key, (request.token, now_ms))
         asked_with = request.token, request.mode, request.window_ms
@@ -180,9 +181,8 @@ class Conduct:
         another = request.manual or (request.mode is Mode.TAKEOVER and newer)
         if token != request.token and now_ms - sent_ms <= _PAUSE_MS and self._knows_the_time and not another:
             yield f"{key} is asked for again with another token"
-        if any(call.ctx.reason == "timeout" for call in self._at_work(request.job, now_ms - 50)):
-            if options.overlap == "skip":
-                yield f"{key} is asked for while a handler of the job is left behind"
+        if first_ask and self._is_blocked(request.job, now_ms - 50):
+            yield f"{key} is asked for while a handler of the job is left behind"
         if request.manual:
             self._withdrawn[request.token] = now_ms
             if self._is_well(now_ms) and first_ask and abs(late_ms) > _NOISE_MS:
@@ -388,6 +388,11 @@ class Conduct:
         """The handlers of a job that are at work here, and were told (if they were) before an instant."""
         calls = self._working[job] = [call for call in self._working[job] if call.ended_ms is None]
         return [call for call in calls if (call.told_ms or 0) <= told_before_ms]
+
+    def _is_blocked(self, job: str, since_ms: int) -> bool:
+        """Whether a handler that has outlived its timeout has forbidden another run here since an instant."""
+        stuck = any(call.ctx.reason == "timeout" for call in self._at_work(job, since_ms))
+        return stuck and self._jobs[job].options.overlap == "skip"
 
     def _paused(self, first_ms: int, last_ms: int) -> bool:
         return any(begin <= last_ms and end >= first_ms - 50 for begin, end in self._host.paused_ms)

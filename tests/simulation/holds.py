@@ -135,7 +135,8 @@ class Hold:
         must_ms, may_ms = (self._told_by_ms(call.started_ms, noise) for noise in (_TOLERANCE_MS, -_TOLERANCE_MS))
         if must_ms < until_ms and (told_ms is None or told_ms > must_ms) and not self.paused(must_ms - 50, must_ms):
             yield f"the handler of {self} was to be told by {must_ms} ms that its lease is over, and was at {told_ms}"
-        if call.ctx.reason == "lease-lost" and told_ms is not None and told_ms < may_ms:
+        # One that is told after its end, while that is being stored, does nothing any more.
+        if call.ctx.reason == "lease-lost" and told_ms is not None and told_ms < min(may_ms, until_ms):
             yield f"the handler of {self} was told at {told_ms} ms that its lease is over, good until {may_ms}"
 
     def _told_by_ms(self, began_ms: int, tolerance_ms: int) -> int:

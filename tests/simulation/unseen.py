@@ -21,6 +21,9 @@ UNSEEN: dict[str, str] = {
         "not seen: the store of a storm has a clock of its own, and not this host's"
     ),
     "a difference between the clocks is told once": "not seen: it changes what is logged and not what is done",
+    "a straggler blocks what was on its way to be granted by a store without leases": (
+        "not seen: the store of a storm has leases"
+    ),
     "a cluster has a clock a node": "not seen: the store of a storm is no cluster",
     "a fire that raises does not end the timer": "not seen: nothing raises there in a storm",
     "nothing is watched after a stop": "not seen: a watch that began after a stop would ask nothing any more",

@@ -367,6 +367,27 @@ FAULTS = [
         "test_lease_runner.py::test_a_straggler_blocks_claims_takeovers_and_manual_runs_of_its_job_here_alone",
     ),
     Fault(
+        "a straggler blocks what was on its way to be granted",
+        "runners/lease.py",
+        "        if self._parts.runs.blocked(job):\n            run.give_back()\n            if run",
+        "        if False:\n            run.give_back()\n            if run",
+        "test_lease_runner.py::test_a_grant_that_comes_after_a_handler_was_left_behind_is_given_back",
+    ),
+    Fault(
+        "a straggler blocks a manual run that was on its way to be granted",
+        "runners/lease.py",
+        "            if self._parts.runs.blocked(job):\n                # Since",
+        "            if False:\n                # Since",
+        "test_lease_runner.py::test_a_manual_grant_that_comes_after_a_handler_was_left_behind_is_ended",
+    ),
+    Fault(
+        "a straggler blocks what was on its way to be granted by a store without leases",
+        "runners/claim_only.py",
+        "return not runs.blocked(job) and runs.add(",
+        "return runs.add(",
+        "test_claim_only.py::test_a_grant_that_comes_after_a_handler_was_left_behind_begins_nothing",
+    ),
+    Fault(
         "a straggler blocks takeovers",
         "runners/backup.py",
         " or self._runs.blocked(watch.job)",

@@ -254,6 +254,33 @@ def test_a_handler_over_its_timeout_blocks_its_job_here(world: World, two: Two) 
     gate.set()
 
 
+def test_a_grant_that_comes_after_a_handler_was_left_behind_begins_nothing(world: World, two: Two) -> None:
+    """
+    1. the claim of a slot is on its way, and slow
+    2. a manual run begins, is over its timeout, and its handler is left behind
+    3. the claim is granted: nothing begins here
+    """
+    gate, begun = world.clock.event(), []
+
+    def handler(ctx: Any) -> None:
+        begun.append(ctx.trigger)
+        world.clock.wait(gate, None)
+
+    two.a.every("x", "10s", handler, timeout="2s")
+    hang = Hang(world.clock)
+    two.script.next("claim", hang)
+    two.a.start()
+    world.pass_time("10s")
+    manual = world.spawn(lambda: two.a.run_now("x"))
+    world.pass_time("2s")
+    assert manual.result().status == "failed"
+    hang.let_go()
+    world.settle()
+    assert begun == ["manual"]
+    assert two.a.heard.words() == ["start", "failure", "skip overlap"]
+    gate.set()
+
+
 def test_a_manual_run_while_the_scheduler_stops_is_refused(world: World, two: Two) -> None:
     two.every()
     two.a.start()

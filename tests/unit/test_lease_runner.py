@@ -635,6 +635,61 @@ def test_a_straggler_blocks_claims_takeovers_and_manual_runs_of_its_job_here_alo
     assert lease.heard[-1].holder == "b"  # what is in the way now is the other instance's run
 
 
+def test_a_grant_that_comes_after_a_handler_was_left_behind_is_given_back(world: World, lease: Lease) -> None:
+    """
+    1. a run goes on; the next slot comes due, and its claim is on its way, and slow
+    2. the run is over its timeout: its end is stored, and its handler is left behind
+    3. the claim comes to the store, finds nothing in its way, and is granted: nothing begins here
+    4. the handler is gone: the run is taken over, by whoever comes first
+    """
+    gate, begun = world.clock.event(), []
+
+    def handler(ctx: RunContext) -> None:
+        begun.append(ctx.attempt)
+        world.clock.wait(gate, None)
+
+    stuck = job_of("x", handler, timeout="2s")
+    lease.run(job=stuck)
+    hang = Hang(world.clock)
+    world.script.next("claim", hang)
+    lease.run(world.now_ms + 1_000, job=stuck)
+    world.pass_time("2s")
+    assert lease.heard.words() == ["start", "failure"]
+    hang.let_go()
+    world.settle()
+    assert (begun, lease.heard.words()[2:]) == ([1], ["skip overlap"])
+    assert lease.heard[-1].holder == "a"
+    assert lease.statuses() == [("a", 1, "failed"), ("a", 1, "interrupted")]
+    assert lease.runs.over() is False  # the handler that was left behind
+    gate.set()
+    world.until(lambda: len(begun) == 2, "1m")
+    assert begun == [1, 2]
+
+
+def test_a_manual_grant_that_comes_after_a_handler_was_left_behind_is_ended(world: World, lease: Lease) -> None:
+    """As above, by hand: the caller is refused, and nothing is in the way of the job afterwards."""
+    gate, begun = world.clock.event(), []
+
+    def handler(ctx: RunContext) -> None:
+        begun.append(ctx.trigger)
+        world.clock.wait(gate, None)
+
+    stuck = job_of("x", handler, timeout="2s")
+    lease.run(job=stuck)
+    hang = Hang(world.clock)
+    world.script.next("claim", hang)
+    manual = world.spawn(lambda: lease.runner.run_now(stuck))
+    world.pass_time("2s")
+    hang.let_go()
+    world.settle()
+    with pytest.raises(RunRefused, match="a handler is still at work here after its timeout"):
+        manual.result()
+    assert begun == ["scheduled"]
+    assert lease.statuses() == [("a", 1, "failed"), ("a", 1, "interrupted")]
+    assert world.store.active("x") == []
+    gate.set()
+
+
 # -- run_now
 
 
