@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from anarchon import LeaseBackend, Scheduler, open_backend
 from anarchon.testing import RunLog
@@ -23,6 +23,8 @@ from anarchon.testing import RunLog
 __all__ = ["Fleet", "Line", "Worker", "cron_at", "only", "together"]
 
 Line = dict[str, Any]
+#: A fleet, or the kind of store that it is to be on.
+_On = TypeVar("_On")
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LOOK_AGAIN_S = 0.05
@@ -40,6 +42,7 @@ class Worker:
         self._process = process
         self._complaints = complaints
         self._told_to_end = False
+        self.was_paused = False
 
     @property
     def complaints(self) -> str:
@@ -53,6 +56,7 @@ class Worker:
         self._process.stdin.flush()
 
     def pause(self) -> None:
+        self.was_paused = True
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -207,6 +211,11 @@ class Fleet:
             lines = list(self._lines if what is None else self._lines_by_what[what])
         return [line for line in lines if all(line.get(name) == value for name, value in wanted.items())]
 
+    def lost_by_standstill(self) -> list[Line]:
+        """Who was told of a lost lease though the test had not paused it."""
+        paused = [worker.name for worker in self.workers.values() if worker.was_paused]
+        return [line for line in self.lines("told", reason="lease-lost") if line["worker"] not in paused]
+
     def note(self, what: str, **more: Any) -> None:
         """Adds a line of the test's own to the log."""
         line = {"what": what, "wall_ms": time.time_ns() // 1_000_000, **more}
@@ -284,11 +293,11 @@ def cron_at(*instants_ms: int) -> str:
     return f"{seconds} {first.minute} {first.hour} {first.day} {first.month} *"
 
 
-def together(fleets: Iterable[Fleet], scenario: Callable[[Fleet], None]) -> None:
+def together(fleets: Iterable[_On], scenario: Callable[[_On], None]) -> None:
     """Plays the scenario on several fleets at once: most of it is waiting. Raises what any of them raised."""
-    failures: list[tuple[Fleet, BaseException]] = []
+    failures: list[tuple[_On, BaseException]] = []
 
-    def play(fleet: Fleet) -> None:
+    def play(fleet: _On) -> None:
         try:
             scenario(fleet)
         except BaseException as failure:
