@@ -356,8 +356,14 @@ class PostgresDatabase:
         return int(rows[0][0])
 
     def break_connections(self) -> None:
-        """Ends every connection to this database, as a restart of the server or a firewall would."""
-        self._ask(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{self.name}'")
+        """Ends every connection to this database, as a restart of the server or a firewall would.
+
+        Returns when all are gone: one that is only told to end still looks sound to whoever begins to use it.
+        """
+        told = self._ask(f"SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{self.name}'")
+        pids = [pid for pid, _ in told]
+        while self._ask(f"SELECT 1 FROM pg_stat_activity WHERE pid = ANY(ARRAY{pids}::int[])"):
+            time.sleep(0.01)
 
     def remove(self) -> None:
         self._ask(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
