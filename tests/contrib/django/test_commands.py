@@ -145,6 +145,8 @@ def begun(site_type: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "deaf": ["anarchon_worker"],
     }
     sites = {name: site_type(tmp_path_factory.mktemp(name)) for name in commands}
+    # A second each until its test comes: no record is to be cut off before.
+    sites["worker"].settings["ANARCHON"]["HISTORY_LIMIT"] = 1000
     sites["deaf"].settings["ANARCHON"]["STOP_TIMEOUT"] = "1ms"
     sites["deaf"].environment["DEAF"] = "yes"
     try:

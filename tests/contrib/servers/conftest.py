@@ -77,7 +77,8 @@ class Served:
             "prefix": prefix,
             "job": job,
             "every": every,
-            "options": options or {},
+            # One server goes on while others are waited for: none of its records is to be cut off meanwhile.
+            "options": {"history_limit": 1000, **(options or {})},
             "hooks": hooks,
         }
         for file in cwd.glob("*.ini"):
