@@ -33,7 +33,7 @@ class Asks:
         self._alarms = alarms
         self._limit = limit
         self._lock = threading.Lock()
-        self._queue: deque[Callable[[], None]] = deque()
+        self._queue: deque[Callable[[], object]] = deque()
         #: How many asks a thread makes, by what ``threading.get_ident`` calls it; and how many those that wait make.
         self._asking: Counter[int] = Counter()
         self._excused = 0
@@ -42,7 +42,7 @@ class Asks:
         self._closed = False
         self._changes = Changes(clock, self._lock)
 
-    def soon(self, ask: Callable[[], None]) -> None:
+    def soon(self, ask: Callable[[], object]) -> None:
         """Makes the ask on one of the threads, as soon as one is free."""
         with self._lock:
             if self._closed:
@@ -61,7 +61,7 @@ class Asks:
             with contextlib.suppress(RuntimeError):
                 self._alarms.after(_LOOK_AGAIN_MS, lambda: self.soon(lambda: None))
 
-    def after(self, delay_ms: int, ask: Callable[[], None]) -> Alarm:
+    def after(self, delay_ms: int, ask: Callable[[], object]) -> Alarm:
         """Makes the ask so many milliseconds from now, unless the alarm is cancelled."""
         return self._alarms.after(delay_ms, lambda: self.soon(ask))
 

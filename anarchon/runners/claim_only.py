@@ -26,7 +26,7 @@ class ClaimOnlyRunner:
     """The runner of a claim-only backend; see ``Runner`` for what each method promises.
 
     Overlap ``skip`` holds within this instance; without leases nobody knows what the others are doing. A slot that was
-    claimed cannot be given back: where it is not run after all, its record says ``interrupted``.
+    claimed cannot be given back: where it is not run after all, a ``skip`` says so, or its ``interrupted`` record.
     """
 
     def __init__(self, store: ClaimOnlyStore, parts: Parts) -> None:
@@ -103,7 +103,13 @@ class ClaimOnlyRunner:
     def _begin(self, job: Job, context: RunContext) -> bool:
         """False where it must not begin: also where a handler was left behind since the slot was asked for."""
         runs = self._parts.runs
-        return not runs.blocked(job) and runs.add(context, alone=job.options.overlap == "skip")
+        if not runs.add(context, alone=job.options.overlap == "skip"):
+            return False
+        # Only now: until it was added, a run that went on could end and leave its handler behind.
+        if runs.blocked(job):
+            runs.remove(context)
+            return False
+        return True
 
     def _execute(self, job: Job, context: RunContext) -> RunRecord:
         here = current_run.set(context)

@@ -63,10 +63,11 @@ class LeaseRunner:
             if not may:
                 raise stopping(job.name)
             run = self._claim_now(job, once)
-            if self._parts.runs.blocked(job):
-                # Since it was asked for: see ``_start``.
-                run.give_back()
-                raise self._parts.runs.refusal(job, self._parts.instance_id)
+            if self._blocked_since(job):
+                refusal = self._parts.runs.refusal(job, self._parts.instance_id)
+                # Elsewhere, and until it is answered: the caller has waited for the store once.
+                self._parts.asks.soon(run.give_back)
+                raise refusal
             if not self._parts.runs.add(run.context):
                 run.give_back()
                 raise stopping(job.name)
@@ -117,13 +118,8 @@ class LeaseRunner:
         self._start(watch.job, self._leased(watch.job, request, reply, watch.asked_from_ms))
 
     def _start(self, job: Job, run: LeasedRun) -> None:
-        """Begins a run that was won, unless it must not begin here any more. The race with an older run's timeout:
-
-        1. an older run of the job goes on here; a newer one is asked for, and the ask is on its way
-        2. the older one is over its timeout: its end is stored, and its handler is left behind
-        3. the ask is granted, for nothing is in its way in the store: it is given back
-        """
-        if self._parts.runs.blocked(job):
+        """Begins a run that was won, unless it must not begin here any more."""
+        if self._blocked_since(job):
             run.give_back()
             if run.context.trigger != "takeover":
                 self._skip(run.request, "overlap", self._parts.instance_id)
@@ -138,6 +134,15 @@ class LeaseRunner:
             self._parts.teller.error("start", run.context.job, error)
             run.give_back()
             self._parts.runs.remove(run.context)
+
+    def _blocked_since(self, job: Job) -> bool:
+        """Whether the job is blocked here, and was not when it was asked for. The race with an older run's timeout:
+
+        1. an older run of the job goes on here; a newer one is asked for, and the ask is on its way
+        2. the older one is over its timeout: its end is stored, and its handler is left behind
+        3. the ask is granted, for nothing is in its way in the store: it is to be given back
+        """
+        return self._parts.runs.blocked(job) and not self._parts.runs.stopping
 
     def _watch(
         self, job: Job, request: ClaimRequest, lease_left_ms: int | None = None, started: bool = True, now: bool = False

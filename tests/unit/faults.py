@@ -369,22 +369,22 @@ FAULTS = [
     Fault(
         "a straggler blocks what was on its way to be granted",
         "runners/lease.py",
-        "        if self._parts.runs.blocked(job):\n            run.give_back()\n            if run",
+        "        if self._blocked_since(job):\n            run.give_back()\n            if run",
         "        if False:\n            run.give_back()\n            if run",
         "test_lease_runner.py::test_a_grant_that_comes_after_a_handler_was_left_behind_is_given_back",
     ),
     Fault(
         "a straggler blocks a manual run that was on its way to be granted",
         "runners/lease.py",
-        "            if self._parts.runs.blocked(job):\n                # Since",
-        "            if False:\n                # Since",
+        "            if self._blocked_since(job):\n                refusal",
+        "            if False:\n                refusal",
         "test_lease_runner.py::test_a_manual_grant_that_comes_after_a_handler_was_left_behind_is_ended",
     ),
     Fault(
         "a straggler blocks what was on its way to be granted by a store without leases",
         "runners/claim_only.py",
-        "return not runs.blocked(job) and runs.add(",
-        "return runs.add(",
+        "        if runs.blocked(job):\n            runs.remove(context)",
+        "        if False:\n            runs.remove(context)",
         "test_claim_only.py::test_a_grant_that_comes_after_a_handler_was_left_behind_begins_nothing",
     ),
     Fault(

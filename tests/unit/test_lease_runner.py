@@ -690,6 +690,27 @@ def test_a_manual_grant_that_comes_after_a_handler_was_left_behind_is_ended(worl
     gate.set()
 
 
+def test_a_caller_whose_grant_is_given_back_does_not_wait_for_a_store_that_has_gone_away(
+    world: World, lease: Lease
+) -> None:
+    gate = world.clock.event()
+    stuck = job_of("x", lambda: world.clock.wait(gate, None), timeout="2s")
+    lease.run(job=stuck)
+    hang = Hang(world.clock)
+    world.script.next("claim", hang)
+    manual = world.spawn(lambda: lease.runner.run_now(stuck, wait_ms=0))
+    world.pass_time("2s")
+    world.script.next("finish", *["fail"] * 3)
+    hang.let_go()
+    world.settle()
+    assert manual.done
+    with pytest.raises(RunRefused, match="a handler is still at work here"):
+        manual.result()
+    world.pass_time("10s")
+    assert world.store.active("x") == []
+    gate.set()
+
+
 # -- run_now
 
 
