@@ -76,7 +76,7 @@ class LeasedRun:
             current_run.reset(here)
 
     def give_back(self) -> RunRecord:
-        """Ends an attempt that never started: a stop began meanwhile, a handler was left behind, or there is no thread."""
+        """Ends an attempt that never started: a stop began, a handler was left behind, or no thread was to be had."""
         return self._store_end(Ended("interrupted", 0, reason="stop"))
 
     def _execute(self, heartbeat: Heartbeat) -> Ended:
