@@ -18,7 +18,7 @@ from anarchon.records import RunRecord
 from anarchon.scheduler import Scheduler
 from anarchon.testing.run_log import Ran
 from anarchon.testing.slot_case import Case, Expected, Fault
-from anarchon.testing.spans import Span, merged
+from anarchon.testing.spans import Span, instant_ms, merged
 
 __all__ = ["Fault", "Judgement", "SlotOracle"]
 
@@ -62,11 +62,15 @@ class SlotOracle:
         Args:
             since: the first instant, aware: when every process had started.
             until: the last instant, aware: a while before the first one stopped, so that the last slots could run.
+
+        Raises:
+            ConfigurationError: an instant is not an aware datetime.
         """
+        since_ms, until_ms = instant_ms(since), instant_ms(until)
         oracle = cls(noise)
         for job in scheduler._jobs.values():
-            slots, slot_ms = [], job.schedule.next_after(to_ms(since) - 1)
-            while slot_ms <= to_ms(until):
+            slots, slot_ms = [], job.schedule.next_after(since_ms - 1)
+            while slot_ms <= until_ms:
                 slots.append(from_ms(slot_ms))
                 slot_ms = job.schedule.next_after(slot_ms)
             shown = job.options.shown()
@@ -89,12 +93,12 @@ class SlotOracle:
         """Expects a job at these slots; its options are what it was registered with. Returns the oracle.
 
         Raises:
-            ConfigurationError: an option that no job could have.
+            ConfigurationError: an option that no job could have; a slot that is not an aware datetime.
         """
         given = {"overlap": overlap, "max_attempts": max_attempts, "max_late": max_late}
         told = parse_options({**given, "jitter": jitter, "lease": lease, "timeout": timeout})
         self._expected[job] = Expected(
-            sorted(to_ms(slot) for slot in slots),
+            sorted(map(instant_ms, slots)),
             told["overlap"],
             told["max_attempts"],
             told["max_late"],
@@ -127,6 +131,9 @@ class SlotOracle:
             paused: by instance, when its process stood still, as a stopped one or a suspended machine does.
             cut_off: by instance, when its calls to the store failed, some or all: what it had run is in the way of
                 others until it could tell the store, or its lease was over.
+
+        Raises:
+            ConfigurationError: an instant is not an aware datetime, or a span ends before it begins.
         """
         away = list(away)
         by_job: dict[str, list[Ran]] = defaultdict(list)
@@ -145,8 +152,8 @@ class SlotOracle:
                 ran=sorted(by_job[job], key=lambda one: (one.fence, one.started_at)),
                 records=None if records is None else {(r.slot, r.attempt): r for r in records.get(job, ())},
                 away=merged(away),
-                started_ms=None if started is None else {instance: to_ms(at) for instance, at in started.items()},
-                died_ms={instance: to_ms(instant) for instance, instant in (died or {}).items()},
+                started_ms=None if started is None else {instance: instant_ms(at) for instance, at in started.items()},
+                died_ms={instance: instant_ms(at) for instance, at in (died or {}).items()},
                 paused={instance: merged(spans) for instance, spans in (paused or {}).items()},
                 cut_off={instance: merged([*spans, *away]) for instance, spans in (cut_off or {}).items()},
             )

@@ -455,6 +455,27 @@ def test_a_span_that_ends_before_it_begins_is_refused(what: str) -> None:
         judge(all_well(), **{what: spans if what == "away" else {"a": spans}})
 
 
+NAIVE = START.replace(tzinfo=None)
+
+
+@pytest.mark.parametrize("instant", [NAIVE, 1_772_323_200, "2026-03-01", None])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda instant: judge([], [instant]),
+        lambda instant: judge([], away=[(instant, at(1))]),
+        lambda instant: judge([], paused={"a": [(at(0), instant)]}),
+        lambda instant: judge([], started={"a": instant}),
+        lambda instant: judge([], died={"a": instant}),
+        lambda instant: SlotOracle.of(Scheduler(MemoryBackend()), instant, at(1)),
+        lambda instant: SlotOracle.of(Scheduler(MemoryBackend()), at(0), instant),
+    ],
+)
+def test_what_is_no_aware_instant_is_refused(ask: Any, instant: Any) -> None:
+    with pytest.raises(ConfigurationError, match="An instant must be an aware datetime"):
+        ask(instant)
+
+
 def test_a_job_that_nobody_expects_is_judged_all_the_same() -> None:
     found = SlotOracle().judge([ran(0, 1, 2, 7), ran(0, 3, 4, 7)])
     assert sorted({fault.kind for fault in found.faults}) == ["repeated", "unfenced"]
