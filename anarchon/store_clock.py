@@ -33,6 +33,8 @@ _STEP_MS = 1_000
 _STALE_MS = 10 * 60_000
 _TELL_MS = 1_000
 _TELL_AGAIN_MS = 500
+#: Longer than a call takes: Ctrl-C has ended the thread that was to ask, between two of its steps.
+_GIVEN_UP_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,8 @@ class StoreClock:
 
     def _await(self, job: str, estimate: _Estimate, asking: threading.Event, mine: bool) -> None:
         if not mine:
-            self._clock.wait(asking, None)
+            if not self._clock.wait(asking, _GIVEN_UP_MS):
+                self._end(estimate, asking)
             return
         assert self._ask is not None
         try:
@@ -166,9 +169,13 @@ class StoreClock:
         except Exception:
             _logger.debug("The store's time could not be had.", exc_info=True)
         finally:
-            with self._lock:
+            self._end(estimate, asking)
+
+    def _end(self, estimate: _Estimate, asking: threading.Event) -> None:
+        with self._lock:
+            if estimate.asking is asking:
                 estimate.asking = None
-            asking.set()
+        asking.set()
 
     def _estimate(self, name: Hashable) -> _Estimate:
         estimate = self._estimates.get(name)

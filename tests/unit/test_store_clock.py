@@ -234,6 +234,24 @@ def test_one_thread_asks_and_the_others_wait_for_its_answer(world: World) -> Non
     assert store_clock.now_ms("x") == world.now_ms
 
 
+def test_an_ask_that_was_interrupted_before_it_began_is_not_waited_for_for_ever(world: World) -> None:
+    """
+    1. the main thread is to ask; Ctrl-C ends it before it does, and nobody is told
+    2. another thread looks: it waits for that answer, and after a minute goes on without
+    3. whoever looks next asks
+    """
+    host = Host(world)
+    with host.store_clock._lock:
+        host.store_clock._join(host.store_clock._estimate(None))
+    look = world.spawn(lambda: host.store_clock.look("x"))
+    world.pass_time("59s")
+    assert not look.done
+    world.pass_time("1s")
+    assert (look.done, host.asked) == (True, 0)
+    host.store_clock.look("x")
+    assert (host.asked, host.error_ms()) == (1, 0)
+
+
 def test_one_that_looked_before_an_answer_does_not_ask_again_after_it(world: World) -> None:
     """
     1. the host's clock is stepped; a thread looks, finds that the store must be asked, and is held up
