@@ -160,7 +160,10 @@ class Conduct:
         """A stop has returned."""
         if ended and any(hold.call is None and not hold.end_sent for hold in self._holds.values()):
             self._complain("a stop that says that all has ended left a grant that was not given back")
-        if ended and self.in_flight["claim"]:
+        # A manual run that is asked for when all has ended, but the stop has yet to return, is one after the stop.
+        began_ms = self._stopping_from_ms
+        after = sum(1 for asked_ms in self._asked_from.values() if began_ms is not None and asked_ms > began_ms)
+        if ended and self.in_flight["claim"] > after:
             self._complain("a stop that says that all has ended left a claim on its way")
         if ended and any(call.ended_ms is None for calls in self._working.values() for call in calls):
             self._complain("a stop that says that all has ended left a handler at work")
