@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator
 
 import pytest
 from acts import Again, HoldUp, Kill, Late, LetGo, Lose, StandStill
@@ -15,21 +13,11 @@ from fleet_of_hosts import JobPlan
 from sweep import swept
 
 #: Each takes less than a second, on a busy machine a few.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("no_log")]
 
 #: Due at 20 s, and at work for 2 s.
 _JOB = (JobPlan("job", "20s", (2_000, 2_000), options=dict(lease="3s", max_late="15s", jitter="5ms")),)
 _ALONE = dict(hosts=1, seconds=45, judged=False)
-
-
-@pytest.fixture(autouse=True)
-def no_log() -> Iterator[None]:
-    """A storm says a great deal."""
-    logger = logging.getLogger("anarchon")
-    before = logger.disabled
-    logger.disabled = True
-    yield
-    logger.disabled = before
 
 
 class Seen(list[tuple[int, int]]):

@@ -6,17 +6,16 @@ version's command is in docs/developing.rst.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from storm import Outcome, weather_a_storm
 from wild import weather_a_wild_storm
 
 #: A storm takes a few seconds, on a busy machine a minute.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("no_log")]
 
 #: What a storm must have reached: each answer of the claim table, each verdict, each way that a run may end.
 REACHED = {
@@ -74,16 +73,6 @@ REACHED_WILDLY = {f"line {line:>2}" for line in range(1, 15)} | {
     "claim: start done (superseded)",
     "fault: store's clock stepped",
 }
-
-
-@pytest.fixture(autouse=True)
-def no_log() -> Iterator[None]:
-    """A storm says a great deal."""
-    logger = logging.getLogger("anarchon")
-    before = logger.disabled
-    logger.disabled = True
-    yield
-    logger.disabled = before
 
 
 @pytest.mark.parametrize("seed", range(6))
