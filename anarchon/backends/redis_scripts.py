@@ -9,7 +9,15 @@ from typing import NamedTuple
 
 __all__ = ["VERBS", "Script", "load_scripts", "lua"]
 
-VERBS = ("claim", "heartbeat", "finish", "release", "save_result", "forget")
+#: The verbs, each with the files whose functions it uses. No others: a server builds a script's functions at each call.
+VERBS = {
+    "claim": ("job", "leases", "ends", "history"),
+    "heartbeat": ("job", "leases"),
+    "finish": ("job", "ends", "history"),
+    "release": ("job", "ends", "history"),
+    "save_result": ("job", "history"),
+    "forget": ("job",),
+}
 
 
 class Script(NamedTuple):
@@ -27,6 +35,6 @@ def lua(name: str) -> str:
 
 @cache
 def load_scripts(clock: str) -> dict[str, Script]:
-    """Each verb's script: the clock, what the verbs share, and the verb itself."""
-    texts = {verb: "\n".join((clock, lua("job"), lua(verb))).encode() for verb in VERBS}
+    """Each verb's script: the clock, the files that it uses, and the verb itself."""
+    texts = {verb: "\n".join((clock, *map(lua, used), lua(verb))).encode() for verb, used in VERBS.items()}
     return {verb: Script(text, sha1(text, usedforsecurity=False).hexdigest()) for verb, text in texts.items()}

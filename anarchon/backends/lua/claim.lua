@@ -14,23 +14,19 @@ max_attempts, window_ms = tonumber(max_attempts), tonumber(window_ms)
 
 local job, damaged = load_job()
 if damaged then return damaged end
+cut_leases(job)
 local by_hand = trigger == 'manual'
-
-local function shown(number)
-  return number and whole(number) or '-'
-end
 
 local function answer(outcome, more)
   more = more or {}
   local run = more.holder
   local holder = run and {run.run_id, run.slot_ms, run.attempt, run.instance_id, run.lease_until_ms - now_ms}
-  return table.concat({outcome, whole(now_ms), shown(job.latest), '-', '-', more.done or '-', shown(more.wait_ms),
-    holder and cjson.encode(holder) or '-'}, ' ')
+  return string.format('%s %.0f %s - - %s %s %s', outcome, now_ms, job.latest or '-', more.done or '-',
+    more.wait_ms or '-', holder and cjson.encode(holder) or '-')
 end
 
 local function won(run)
-  return table.concat({'won', whole(now_ms), shown(run.latest_before_ms), whole(run.attempt), whole(run.fence),
-    '-', '-', '-'}, ' ')
+  return string.format('won %.0f %s %.0f %.0f - - -', now_ms, run.latest_before_ms or '-', run.attempt, run.fence)
 end
 
 local function won_again(run)
@@ -39,13 +35,13 @@ local function won_again(run)
 end
 
 local function record_lost(run)
-  if run.released or redis.call('HEXISTS', RECORDS, whole(run.attempt) .. ':' .. run.run_id) == 1 then return end
+  if run.released or redis.call('HEXISTS', RECORDS, run.attempt .. ':' .. run.run_id) == 1 then return end
   local started_at_ms = math.min(run.started_at_ms, now_ms)
-  local record = string.format('{"attempt":%.0f,"duration_ms":%.0f,"error":null,"fence":%.0f,"finished_at_ms":%.0f,',
-      run.attempt, now_ms - started_at_ms, run.fence, now_ms)
-    .. '"instance_id":' .. cjson.encode(run.instance_id) .. ',"job":' .. cjson.encode(job_name)
+  local record = '{"attempt":' .. run.attempt .. ',"duration_ms":' .. (now_ms - started_at_ms)
+    .. ',"error":null,"fence":' .. run.fence .. ',"finished_at_ms":' .. now_ms
+    .. ',"instance_id":' .. cjson.encode(run.instance_id) .. ',"job":' .. cjson.encode(job_name)
     .. ',"lease_lost":false,"run_id":' .. cjson.encode(run.run_id)
-    .. string.format(',"slot_ms":%.0f,"started_at_ms":%.0f', run.slot_ms, started_at_ms)
+    .. ',"slot_ms":' .. run.slot_ms .. ',"started_at_ms":' .. started_at_ms
     .. ',"status":"lost","trigger":' .. cjson.encode(run.trigger) .. '}'
   save(job, run.run_id, run.attempt, run.fence, record, run.history_limit)
 end
@@ -55,24 +51,6 @@ local function give_up(run)
   close(job, run)
 end
 
--- Of a run, only what is true is written: no false, no empty list.
-local function grant(attempt, counted, held_before, first_fence, latest_ms)
-  end_leases_over(job)
-  local fence = math.max(job.fence + 1, now_ms)
-  local run = {
-    run_id = run_id, slot_ms = slot_ms, trigger = trigger, attempt = attempt, counted = counted, token = token,
-    fence = fence, first_fence = first_fence, instance_id = instance_id, started_at_ms = now_ms,
-    lease_until_ms = now_ms + lease_ms, lease_ms = lease_ms, overlap = overlap, history_limit = history_limit,
-    latest_before_ms = job.latest, held_before = held_before,
-  }
-  local changed = {'fence', whole(fence), 'history_limit', whole(history_limit), 'run:' .. run_id, cjson.encode(run)}
-  if latest_ms then
-    changed[7], changed[8] = 'latest', whole(latest_ms)
-  end
-  redis.call('HSET', STATE, unpack(changed))
-  return won(run)
-end
-
 local function has_held(run)
   for _, earlier in ipairs(run.held_before or {}) do
     if earlier == token then return true end
@@ -80,7 +58,11 @@ local function has_held(run)
   return run.token == token or ended_by(run_id, token) ~= nil
 end
 
-local function claim_unfinished(run)
+-- What is granted, unless a line answers first.
+local attempt, counted, first_fence, held_before, latest_ms = 1, 1
+local run = job.runs[run_id]
+
+if run then
   if live(run) then
     if run.token == token then return won_again(run) end                                                         -- 2
     return answer('running', {holder = run})                                                                     -- 3
@@ -100,18 +82,18 @@ local function claim_unfinished(run)
   end
   if other then return answer('overlap', {holder = other}) end                                                   -- 7
   record_lost(run)                                                                                               -- 8
-  local held_before = run.held_before
+  attempt, counted = run.attempt + 1, run.counted + 1
+  first_fence, held_before = run.first_fence or run.fence, run.held_before
   if not run.released then
     held_before = held_before or {}
     table.insert(held_before, run.token)
   end
-  return grant(run.attempt + 1, run.counted + 1, held_before, run.first_fence or run.fence)
-end
-
-local function claim_unknown()
+else
   if redis.call('HEXISTS', ENDED, 'run:' .. run_id) == 1 then return answer('done', {done = 'finished'}) end      -- 1
   if not by_hand then
-    if slot_ms > now_ms then return answer('none', {wait_ms = slot_ms - now_ms}) end                             -- 9
+    if slot_ms > now_ms then                                                                                     -- 9
+      return answer('none', {wait_ms = string.format('%.0f', slot_ms - now_ms)})  -- It may have any length.
+    end
     if job.latest and slot_ms <= job.latest and job.latest <= now_ms then                                        -- 10
       return answer('done', {done = 'passed'})
     end
@@ -127,10 +109,21 @@ local function claim_unknown()
   -- In the order of their first grants.
   table.sort(replaced, function(a, b) return (a.first_fence or a.fence) < (b.first_fence or b.fence) end)
   for _, run in ipairs(replaced) do give_up(run) end
-  return grant(1, 1, nil, nil, not by_hand and math.max(job.latest or slot_ms, slot_ms))
+  latest_ms = not by_hand and math.max(job.latest or slot_ms, slot_ms)
 end
 
-cut_leases(job)
-local run = job.runs[run_id]
-if run then return claim_unfinished(run) end
-return claim_unknown()
+-- The grant. Of a run, only what is true is written: no false, no empty list.
+end_leases_over(job)
+local fence = math.max(job.fence + 1, now_ms)
+local granted = {
+  run_id = run_id, slot_ms = slot_ms, trigger = trigger, attempt = attempt, counted = counted, token = token,
+  fence = fence, first_fence = first_fence, instance_id = instance_id, started_at_ms = now_ms,
+  lease_until_ms = now_ms + lease_ms, lease_ms = lease_ms, overlap = overlap, history_limit = history_limit,
+  latest_before_ms = job.latest, held_before = held_before,
+}
+local changed = {'fence', fence, 'history_limit', history_limit, 'run:' .. run_id, cjson.encode(granted)}
+if latest_ms then
+  changed[7], changed[8] = 'latest', latest_ms
+end
+redis.call('HSET', STATE, unpack(changed))
+return won(granted)

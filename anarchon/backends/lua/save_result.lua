@@ -2,7 +2,7 @@
 --
 -- ARGV    run_id, attempt, fence, record
 -- ANSWER  ok
-local run_id, attempt, fence, record = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local run_id, attempt, fence, record = unpack(ARGV)
 
 local job, damaged = load_job()
 if damaged then return damaged end
