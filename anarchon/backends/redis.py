@@ -177,6 +177,8 @@ class RedisBackend(LeaseBackend):
         self._source.bound(limit_ms)
 
     def clock_of(self, job: str) -> Hashable:
+        if not self._source.has_nodes:
+            return None
         try:
             name = self._source.ask(lambda client: getattr(self._node(client, job), "name", None))
         except BackendError:

@@ -29,6 +29,7 @@ from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
 from anarchon.backends.redis_fork import renewed
+from anarchon.backends.redis_groups import PATIENCE_MS, GroupingRedis
 from anarchon.backends.redis_limits import check_bound, is_cluster, place_of, pools_of
 from anarchon.backends.redis_replicas import NotReplicated, serves_no_longer
 from anarchon.backends.redis_url import read_redis_url
@@ -67,11 +68,13 @@ class ClientSource(ABC):
         text: what is connected to, for people.
         place: the same, for messages.
         wait_replicas: how many replicas a call may have to wait for, which takes time; None or 0: for none.
+        has_nodes: whether it is a cluster.
     """
 
     text: str
     place: str
     wait_replicas: int | None = None
+    has_nodes = False
     _secrets: tuple[str, ...] = ()
 
     def __init__(self) -> None:
@@ -120,6 +123,8 @@ class ClientSource(ABC):
         """
         client = self._clients.get(_generation)
         if client is not None and not is_cluster(client):
+            if isinstance(client, GroupingRedis):
+                client.hang_up()
             pool = client.connection_pool
             if not isinstance(pool, redis.BlockingConnectionPool):
                 pool.disconnect(inuse_connections=False)
@@ -158,18 +163,26 @@ class OwnClient(ClientSource):
 
     @property
     def longest_call_s(self) -> float:
-        """Connecting, then one wait for each answer: to what a new connection says first, and to the call itself."""
+        """All that a call waits for: its turns among others, and the time-outs of every step."""
+        return self._sends * (PATIENCE_MS / 1000 + self._timeouts_s)
+
+    @property
+    def _sends(self) -> int:
+        """How often a call is sent: once more if the server did not know the script, or replicas are waited for."""
+        return 3 if self.wait_replicas else 2
+
+    @property
+    def _timeouts_s(self) -> float:
+        """Connecting, and an answer to each thing that a new connection says first; then the script, whose send and the
+        answers to others before it may take as long as its own."""
         options = self._address.options
         answers = sum(1 for said in (options.get("password"), options["db"], options.get("client_name")) if said)
         if self._address.tls:
             answers += 2  # the handshake
-        # The call itself, and once more if the server did not know the script.
-        call_s = self._connect_s + (answers + 2) * self._read_s
-        # Where replicas are waited for, there may be a second connection, for the call and WAIT.
-        return 2 * call_s if self.wait_replicas else call_s
+        return self._connect_s + (answers + 2) * self._read_s
 
     def bound(self, limit_ms: int) -> None:
-        share = limit_ms / 1000 / self.longest_call_s
+        share = (limit_ms / self._sends - PATIENCE_MS) / 1000 / self._timeouts_s
         if share < 1:
             self._connect_s *= share
             self._read_s *= share
@@ -188,7 +201,7 @@ class OwnClient(ClientSource):
         kind: Any = _TLSConnection if self._address.tls else _Connection
         if "path" in options:
             kind = _SocketConnection
-        return redis.Redis(connection_pool=redis.ConnectionPool(connection_class=kind, **options))
+        return GroupingRedis(redis.ConnectionPool(connection_class=kind, **options))
 
 
 class GivenClient(ClientSource):
@@ -202,6 +215,7 @@ class GivenClient(ClientSource):
                 f"not {type(client).__module__}.{type(client).__name__}."
             )
         self._given: Any = client
+        self.has_nodes = is_cluster(client)
         self._clients[_generation] = client
         self.place = place_of(client)
         self.text = f"{type(client).__name__} at {self.place}"
@@ -271,6 +285,8 @@ class _SocketConnection(_Quiet, redis.UnixDomainSocketConnection):
 
 
 def _hang_up(client: Any) -> None:
+    if isinstance(client, GroupingRedis):
+        client.hang_up()
     for pool in pools_of(client):
         if isinstance(pool, redis.BlockingConnectionPool):
             pool.disconnect()  # redis-py 5 can only close them all here

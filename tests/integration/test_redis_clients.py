@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -54,6 +55,35 @@ def whole_run(backend: RedisBackend, job: str = "sync") -> None:
 
 
 class TestOwn:
+    def test_a_server_that_refuses_writes_for_a_while_uses_up_no_connections(
+        self, redis_server: Callable[..., RedisServer]
+    ) -> None:
+        """After each refusal the connections are closed, so that Sentinel or the host's name is asked anew."""
+        server = redis_server().start()
+        backend = RedisBackend(f"{server.url}?max_connections=2")
+        with redis.Redis.from_url(server.url, socket_timeout=30) as client:
+            whole_run(backend)
+            client.execute_command("REPLICAOF", "127.0.0.1", "1")
+            for _ in range(10):
+                with pytest.raises(BackendError, match="read only replica"):
+                    whole_run(backend)
+            client.execute_command("REPLICAOF", "NO", "ONE")
+        whole_run(backend)
+        backend.close()
+
+    def test_few_connections_are_enough_for_many_threads_and_what_is_read_beside_them(
+        self, redis_server: Callable[..., RedisServer]
+    ) -> None:
+        server = redis_server().start()
+        backend = RedisBackend(f"{server.url}?max_connections=2")
+        asking = [threading.Thread(target=whole_run, args=(backend, f"job-{number}")) for number in range(2)]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+        whole_run(backend)
+        backend.close()
+
     def test_a_backend_that_was_closed_connects_again_at_its_next_call(self, redis_url: str, prefix: str) -> None:
         backend = RedisBackend(redis_url, prefix=prefix)
         backend.close()
