@@ -25,13 +25,19 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """The wall clock: milliseconds since the Unix epoch (UTC)."""
 
+    def exact_now_ms(self) -> float:
+        """The wall clock with its fraction of a millisecond."""
+
     def monotonic_ms(self) -> int:
         """Milliseconds from an arbitrary start; never goes back, and runs on while the machine is suspended."""
+
+    def exact_monotonic_ms(self) -> float:
+        """As ``monotonic_ms``, with its fraction."""
 
     def event(self) -> threading.Event:
         """A new event, whose own ``wait`` keeps this clock's time."""
 
-    def wait(self, event: threading.Event, timeout_ms: int | None) -> bool:
+    def wait(self, event: threading.Event, timeout_ms: float | None) -> bool:
         """Blocks until the event is set or the time is over (None: no limit); returns whether it is set.
 
         May return early on neither; callers look again. Never holds a lock that another thread could need.
@@ -48,13 +54,21 @@ class SystemClock:
         # datetime.now, and looked up late: the one reading that freezegun changes alike on every thread.
         return to_ms(datetime.now(timezone.utc))
 
+    def exact_now_ms(self) -> float:
+        now = datetime.now(timezone.utc)
+        return to_ms(now) + now.microsecond % 1000 / 1000
+
     def monotonic_ms(self) -> int:
-        if self._BOOT is not None:
-            return time.clock_gettime_ns(self._BOOT) // 1_000_000
-        return time.monotonic_ns() // 1_000_000
+        return self._monotonic_ns() // 1_000_000
+
+    def exact_monotonic_ms(self) -> float:
+        return self._monotonic_ns() / 1_000_000
+
+    def _monotonic_ns(self) -> int:
+        return time.monotonic_ns() if self._BOOT is None else time.clock_gettime_ns(self._BOOT)
 
     def event(self) -> threading.Event:
         return threading.Event()
 
-    def wait(self, event: threading.Event, timeout_ms: int | None) -> bool:
+    def wait(self, event: threading.Event, timeout_ms: float | None) -> bool:
         return event.wait(None if timeout_ms is None else max(0, timeout_ms) / 1000)

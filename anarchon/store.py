@@ -104,7 +104,7 @@ class Store(_Calls):
         self.clock = StoreClock(sources.clock, self.read_time, backend.clock_of)
 
     def claim(self, request: ClaimRequest) -> ClaimReply:
-        sent_ms = self._sources.clock.monotonic_ms()
+        sent_ms = self._sources.clock.exact_monotonic_ms()
         reply = self._once("claim", request.job, lambda: self._backend.claim(request))
         self.clock.observe(request.job, sent_ms, reply.store_time_ms)
         return reply
@@ -147,7 +147,7 @@ class Store(_Calls):
 
     def read_time(self, job: str) -> None:
         """Asks the store for its time; ``clock`` keeps it."""
-        sent_ms = self._sources.clock.monotonic_ms()
+        sent_ms = self._sources.clock.exact_monotonic_ms()
         self.clock.observe(job, sent_ms, self._once("time", job, lambda: self._backend.time(job)))
 
 

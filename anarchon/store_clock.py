@@ -2,8 +2,8 @@
 
 Every answer that carries the store's time is a sample: the store read its clock somewhere between send and receive, so
 the middle is wrong by at most half the round trip (Cristian, "Probabilistic clock synchronization", 1989). Of the last
-few samples the one with the shortest round trip counts; a new one that contradicts it by more than half their round
-trips together means that a clock was stepped, and replaces them all.
+few samples the one with the shortest round trip counts, and of several that are as short their mean; a new one that
+contradicts it by more than half their round trips together means that a clock was stepped, and replaces them all.
 
 A step of this host's own clock shows where wall and monotonic clock part. Whoever looks next takes it out of the
 estimate and asks the store anew; an answer that was on its way then is no sample, for a store that keeps this host's
@@ -16,10 +16,12 @@ wait for that answer, good or bad.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from anarchon.clock import Clock
 from anarchon.durations import format_duration
@@ -31,6 +33,8 @@ _logger = logging.getLogger("anarchon")
 _SAMPLES = 8
 _STEP_MS = 1_000
 _STALE_MS = 10 * 60_000
+#: The store tells whole milliseconds: on average so much is cut off.
+_CUT_OFF_MS = 0.5
 _TELL_MS = 1_000
 _TELL_AGAIN_MS = 500
 #: Longer than a call takes: Ctrl-C has ended the thread that was to ask, between two of its steps.
@@ -39,12 +43,12 @@ _GIVEN_UP_MS = 60_000
 
 @dataclass(frozen=True)
 class _Sample:
-    difference_ms: int
-    round_trip_ms: int
-    taken_at_ms: int
+    difference_ms: float
+    round_trip_ms: float
+    taken_at_ms: float
 
     def contradicts(self, other: _Sample) -> bool:
-        # Both clocks are read in whole milliseconds: one on each side is no contradiction.
+        # The store tells whole milliseconds, and so may the host's clock: one on each side is no contradiction.
         return abs(self.difference_ms - other.difference_ms) > (self.round_trip_ms + other.round_trip_ms) / 2 + 2
 
 
@@ -53,9 +57,9 @@ class _Estimate:
     """What is known of one clock; a cluster has one a node."""
 
     samples: deque[_Sample] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
-    difference_ms: int = 0
+    difference_ms: float = 0
     stale: bool = True
-    told_ms: int = 0
+    told_ms: float = 0
     asking: threading.Event | None = None
 
 
@@ -76,7 +80,8 @@ class StoreClock:
     ) -> None:
         self._clock = clock
         self._ask = ask
-        self._clock_of = clock_of
+        #: Names the clock that answers for a job.
+        self.clock_of = clock_of
         self._lock = threading.Lock()
         self._estimates: dict[Hashable, _Estimate] = {}
         self._wall_less_monotonic_ms = clock.now_ms() - clock.monotonic_ms()
@@ -84,60 +89,69 @@ class StoreClock:
 
     def now_ms(self, job: str) -> int:
         """The store's time, in milliseconds since the epoch, as far as it is known."""
-        name = self._clock_of(job)
+        name = self.clock_of(job)
         with self._lock:
-            return self._clock.now_ms() + self._estimate(name).difference_ms
+            return math.floor(self._clock.exact_now_ms() + self._estimate(name).difference_ms)
+
+    def until_ms(self, job: str, instant_ms: int) -> float:
+        """How long it is until that instant of the store's time, as far as that is known; below 0 if it is past."""
+        name = self.clock_of(job)
+        with self._lock:
+            return instant_ms - self._estimate(name).difference_ms - self._clock.exact_now_ms()
 
     def unknown(self, job: str) -> bool:
         """Whether the store has yet to be asked for its time, or must be asked anew."""
-        name = self._clock_of(job)
+        name = self.clock_of(job)
         with self._lock:
             return self._estimate(name).stale
 
-    def observe(self, job: str, sent_ms: int, store_ms: int) -> None:
-        """Takes a sample: an answer that has just come in, asked for at that instant of the monotonic clock."""
-        name = self._clock_of(job)
+    def observe(self, job: str, sent_ms: float, store_ms: int) -> None:
+        """Takes a sample: an answer that has just come in, asked for at that exact instant of the monotonic clock."""
+        name = self.clock_of(job)
         with self._lock:
             # First, or a later look would take the step out of an estimate that has it in already.
             self._notice_step()
             if sent_ms < self._step_noticed_ms:
                 self._estimate(name).stale = True
                 return
-            received_ms = self._clock.monotonic_ms()
+            received_ms = self._clock.exact_monotonic_ms()
             round_trip_ms = received_ms - sent_ms
-            difference_ms = store_ms - (self._clock.now_ms() - round_trip_ms // 2)
+            difference_ms = store_ms + _CUT_OFF_MS - (self._clock.exact_now_ms() - round_trip_ms / 2)
             estimate = self._estimate(name)
             sample = _Sample(difference_ms, round_trip_ms, received_ms)
-            best = _best(estimate)
-            if best is None or estimate.stale or sample.contradicts(best):
+            if not estimate.samples or estimate.stale or sample.contradicts(_shortest(estimate)):
                 estimate.samples.clear()
             estimate.samples.append(sample)
             estimate.stale = False
-            best = _best(estimate) or sample
-            estimate.difference_ms = best.difference_ms
-            tell_ms = self._worth_telling(estimate, best.round_trip_ms // 2)
+            shortest = _shortest(estimate)
+            # Of those that are about as short the mean: of one alone, what is cut off may be half a millisecond wrong.
+            as_short = [each for each in estimate.samples if each.round_trip_ms <= shortest.round_trip_ms + 1]
+            estimate.difference_ms = fmean([each.difference_ms for each in as_short])
+            tell_ms = self._worth_telling(estimate, shortest.round_trip_ms / 2)
         if tell_ms is not None:
             _logger.warning(
                 "This host's clock is %s %s the store's. Slots keep the store's time.",
-                format_duration(abs(tell_ms)),
+                format_duration(round(abs(tell_ms))),
                 "behind" if tell_ms > 0 else "ahead of",
             )
+
+    def is_fresh(self, job: str) -> bool:
+        """After a wait: notices a stepped clock or an old sample; False where the store must be asked anew. No call."""
+        name = self.clock_of(job)
+        with self._lock:
+            return self._ask is None or self._has_fresh(self._estimate(name))
 
     def look(self, job: str) -> None:
         """After a wait: notices a stepped clock or an old sample, and asks the store anew where it must."""
         if self._ask is None:
             return
-        name = self._clock_of(job)
+        name = self.clock_of(job)
         with self._lock:
-            self._notice_step()
             estimate = self._estimate(name)
-            newest = estimate.samples[-1].taken_at_ms if estimate.samples else None
-            fresh = newest is not None and self._clock.monotonic_ms() - newest <= _STALE_MS
-            if estimate.stale or not fresh:
-                # With the lock held since the look: an answer that came in between would be asked for once more.
-                asking, mine = self._join(estimate)
-            else:
+            if self._has_fresh(estimate):
                 return
+            # With the lock held since the look: an answer that came in between would be asked for once more.
+            asking, mine = self._join(estimate)
         self._await(job, estimate, asking, mine)
 
     def refresh(self, job: str) -> None:
@@ -145,11 +159,17 @@ class StoreClock:
         here: whoever asked has reported it, and the estimate stays as it is."""
         if self._ask is None:
             return
-        name = self._clock_of(job)
+        name = self.clock_of(job)
         with self._lock:
             estimate = self._estimate(name)
             asking, mine = self._join(estimate)
         self._await(job, estimate, asking, mine)
+
+    def _has_fresh(self, estimate: _Estimate) -> bool:
+        self._notice_step()
+        newest_ms = estimate.samples[-1].taken_at_ms if estimate.samples else None
+        fresh = newest_ms is not None and self._clock.monotonic_ms() - newest_ms <= _STALE_MS
+        return fresh and not estimate.stale
 
     def _join(self, estimate: _Estimate) -> tuple[threading.Event, bool]:
         """The ask that is on its way, and whether it is this thread's to make. With the lock held."""
@@ -196,7 +216,7 @@ class StoreClock:
                 estimate.difference_ms -= step_ms
             estimate.stale = True
 
-    def _worth_telling(self, estimate: _Estimate, doubt_ms: int) -> int | None:
+    def _worth_telling(self, estimate: _Estimate, doubt_ms: float) -> float | None:
         difference_ms = estimate.difference_ms
         if abs(difference_ms) < _TELL_AGAIN_MS:
             estimate.told_ms = 0
@@ -207,5 +227,5 @@ class StoreClock:
         return difference_ms
 
 
-def _best(estimate: _Estimate) -> _Sample | None:
-    return min(estimate.samples, key=lambda sample: sample.round_trip_ms, default=None)
+def _shortest(estimate: _Estimate) -> _Sample:
+    return min(estimate.samples, key=lambda sample: sample.round_trip_ms)

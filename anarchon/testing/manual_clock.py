@@ -39,7 +39,7 @@ class ManualClock:
         self._blocking = threading.Condition(lock)
         self._wall_ms = _aware_ms(_START if start is None else start)
         self._monotonic_ms = 1_000_000  # arbitrary, and unlike the wall clock, so that mixing the two up shows
-        self._waits: dict[object, tuple[threading.Event, int | None]] = {}
+        self._waits: dict[object, tuple[threading.Event, float | None]] = {}
 
     # -- what the package asks of a clock
 
@@ -47,6 +47,14 @@ class ManualClock:
         """The wall clock: milliseconds since the Unix epoch (UTC)."""
         with self._moved:
             return self._wall_ms
+
+    def exact_now_ms(self) -> float:
+        """The wall clock; here it has whole milliseconds only."""
+        return self.now_ms()
+
+    def exact_monotonic_ms(self) -> float:
+        """As ``monotonic_ms``, likewise."""
+        return self.monotonic_ms()
 
     def monotonic_ms(self) -> int:
         """Milliseconds from an arbitrary start; never goes back."""
@@ -57,10 +65,10 @@ class ManualClock:
         """A new event, whose own ``wait`` keeps this clock's time."""
         return _ManualEvent(self)
 
-    def wait(self, event: threading.Event, timeout_ms: int | None) -> bool:
+    def wait(self, event: threading.Event, timeout_ms: float | None) -> bool:
         """Blocks until the event is set or this clock has moved past the time-out; returns whether it is set."""
         with self._moved:
-            deadline_ms = None if timeout_ms is None else self._monotonic_ms + timeout_ms
+            deadline_ms = None if timeout_ms is None else self._monotonic_ms + math.ceil(timeout_ms)
             with self._waiting(event, deadline_ms):
                 while not event.is_set() and (deadline_ms is None or deadline_ms > self._monotonic_ms):
                     self._moved.wait(None if isinstance(event, _ManualEvent) else _LOOK_AGAIN_S)
@@ -128,7 +136,7 @@ class ManualClock:
         )
 
     @contextmanager
-    def _waiting(self, event: threading.Event, deadline_ms: int | None) -> Iterator[None]:
+    def _waiting(self, event: threading.Event, deadline_ms: float | None) -> Iterator[None]:
         wait = object()
         self._waits[wait] = event, deadline_ms
         self._blocking.notify_all()

@@ -17,6 +17,7 @@ import contextlib
 import contextvars
 import heapq
 import itertools
+import math
 import random
 import threading
 from collections import deque
@@ -287,6 +288,12 @@ class SimClock:
     def now_ms(self) -> int:
         return EPOCH_MS + self.offset_ms + self._elapsed_ms()
 
+    def exact_now_ms(self) -> int:
+        return self.now_ms()
+
+    def exact_monotonic_ms(self) -> int:
+        return self.monotonic_ms()
+
     def monotonic_ms(self) -> int:
         # Unlike the wall clock, so that mixing the two up shows.
         return 1_000_000 + self._elapsed_ms()
@@ -294,11 +301,11 @@ class SimClock:
     def event(self) -> threading.Event:
         return SimEvent(self._kernel, self)
 
-    def wait(self, event: threading.Event, timeout_ms: int | None) -> bool:
+    def wait(self, event: threading.Event, timeout_ms: float | None) -> bool:
         assert isinstance(event, SimEvent)
         if timeout_ms is None:
             return self._kernel.wait(event, None)
-        end_ms = self._elapsed_ms() + timeout_ms
+        end_ms = self._elapsed_ms() + math.ceil(timeout_ms)
         return self._kernel.wait(event, -(-end_ms * 1_000_000 // self._rate))
 
     def _elapsed_ms(self) -> int:

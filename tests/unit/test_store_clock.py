@@ -73,6 +73,19 @@ def test_of_the_last_samples_the_one_with_the_shortest_round_trip_counts(world: 
     assert errors == [200, 0, 0, 0]
 
 
+def test_of_samples_that_are_as_short_the_mean_counts(world: World) -> None:
+    """Two clocks that agree, read a moment apart: now and then a millisecond begins in between."""
+    host = Host(world)
+    errors = []
+    for there_ms in [1, 0, 0, 1, 0, 0, 0, 0, 0]:
+        # What the round trip took is cut off.
+        host.ahead_ms = -there_ms
+        host.store_clock.refresh("x")
+        host.ahead_ms = 0
+        errors.append(host.error_ms())
+    assert errors == [-1, 0, 0, 0, 0, 0, 0, 0, 0]
+
+
 def test_a_sample_is_forgotten_after_eight_more(world: World) -> None:
     host = Host(world)
     host.store_clock.refresh("x")
