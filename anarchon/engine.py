@@ -77,7 +77,7 @@ class Engine:
             self._runner = LeaseRunner(store, parts)
         else:
             self._runner = ClaimOnlyRunner(store, parts)
-        self._timers = JobTimers(sources, self._threads, store.clock, self.fire, self.missed, self._timer_failed)
+        self._timers = JobTimers(sources, self._threads, store.clock, self._asks.soon, self._due, self._timer_failed)
         self._lock = threading.Lock()
         self._waiting: dict[str, tuple[Job, int]] = {}
         self._advised = False
@@ -197,5 +197,26 @@ class Engine:
                 self._timer_failed(job, error)
             self._asks.after(_ARM_AGAIN_MS, lambda: self._arm(job, since_ms, tries + 1))
 
+    def _due(
+        self, job: Job, first_ms: int, newest_ms: int, relieve: Callable[[], None] | None
+    ) -> Callable[[], None] | None:
+        """Makes what is due an ask: listeners are told of what was missed, and may take their time."""
+
+        def ask() -> None:
+            if first_ms < newest_ms:
+                self._guarded(job, lambda: self.missed(job, first_ms, newest_ms))
+            self._guarded(job, lambda: self.fire(job, newest_ms))
+
+        if relieve is not None:
+            return self._asks.here(ask, relieve)
+        self._asks.soon(ask)
+        return None
+
+    def _guarded(self, job: Job, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:
+            self._teller.error("timer", job.name, error)
+
     def _timer_failed(self, job: Job, error: Exception) -> None:
-        self._teller.error("timer", job.name, error)
+        self._asks.soon(lambda: self._teller.error("timer", job.name, error))

@@ -62,6 +62,11 @@ class Threads:
             worker.start()
             self._workers.add(worker)
 
+    def go_on(self, name: str, work: Callable[[], object]) -> None:
+        """Runs ``work`` on this thread, which is at the end of its own, as if it had been started for it."""
+        threading.current_thread().name = name
+        contextvars.Context().run(call_guarded, work)
+
     def close(self) -> None:
         """Idle threads end now, busy ones after their work. Work may still be started: its thread ends with it."""
         with self._lock:

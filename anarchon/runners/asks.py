@@ -38,21 +38,53 @@ class Asks:
         self._asking: Counter[int] = Counter()
         self._excused = 0
         self._workers = 0
+        #: What the thread of an ask goes on with when that is over.
+        self._next: dict[int, tuple[str, Callable[[], object]]] = {}
         self._apart = 0
         self._closed = False
         self._changes = Changes(clock, self._lock)
 
     def soon(self, ask: Callable[[], object]) -> None:
         """Makes the ask on one of the threads, as soon as one is free."""
+        if self._add(ask):
+            self._start(self._begin)
+
+    def here(self, ask: Callable[[], object], relieve: Callable[[], None]) -> Callable[[], None] | None:
+        """As ``soon``, but the calling thread becomes one of those that ask, if there may be one more: none is woken.
+
+        Args:
+            relieve: starts another thread in place of this one; RuntimeError where none can be had.
+
+        Returns:
+            What this thread is to go on with, where it was relieved. None: others make the ask.
+        """
+        return self._work if self._add(ask) and self._start(relieve) else None
+
+    def then(self, name: str, work: Callable[[], object]) -> None:
+        """Inside of an ask: when that is over its thread goes on with ``work``, by that name, and asks no more.
+
+        So a run begins on the thread that has won it: none has to be woken for it, and none can be lacking.
+        """
+        with self._lock:
+            self._next[threading.get_ident()] = name, work
+
+    def _add(self, ask: Callable[[], object]) -> bool:
+        """Whether another thread is to ask, which is counted already."""
         with self._lock:
             if self._closed:
-                return
+                return False
             self._queue.append(ask)
-            if self._workers >= self._limit:
-                return
-            self._workers += 1
+            more = self._workers < self._limit
+            self._workers += more
+            return more
+
+    def _begin(self) -> None:
+        self._threads.start("anarchon-ask", self._work)
+
+    def _start(self, start: Callable[[], None]) -> bool:
         try:
-            self._threads.start("anarchon-ask", self._work)
+            start()
+            return True
         except RuntimeError:
             # No thread to be had. One that is at work takes it; otherwise it waits for the next ask, or this alarm.
             with self._lock:
@@ -60,6 +92,7 @@ class Asks:
                 self._changes.tell()
             with contextlib.suppress(RuntimeError):
                 self._alarms.after(_LOOK_AGAIN_MS, lambda: self.soon(lambda: None))
+            return False
 
     def after(self, delay_ms: int, ask: Callable[[], object]) -> Alarm:
         """Makes the ask so many milliseconds from now, unless the alarm is cancelled."""
@@ -122,15 +155,26 @@ class Asks:
         me = threading.get_ident()
         with self._lock:
             self._asking[me] += 1
-        while True:
+        following = None
+        while following is None:
             with self._lock:
                 if not self._queue:
-                    self._workers -= 1
-                    del self._asking[me]
-                    self._changes.tell()
-                    return
+                    break
                 ask = self._queue.popleft()
             call_guarded(ask)
+            following = self._next.get(me)
+        with self._lock:
+            self._workers -= 1
+            del self._asking[me]
+            self._next.pop(me, None)
+            # Another one takes the place of a thread that leaves.
+            replaced = bool(self._queue) and self._workers < self._limit
+            self._workers += replaced
+            self._changes.tell()
+        if replaced:
+            self._start(self._begin)
+        if following is not None:
+            self._threads.go_on(*following)
 
     def _is_idle(self, excused: int) -> bool:
         return self._workers + self._apart <= excused

@@ -89,12 +89,7 @@ class ClaimOnlyRunner:
             else:
                 self._parts.teller.skip(job.name, request.slot_ms, request.trigger, "overlap", request.instance_id)
             return
-        try:
-            self._parts.threads.start(f"anarchon-run-{job.name}", lambda: self._execute(job, context))
-        except RuntimeError as error:
-            self._parts.teller.error("start", job.name, error)
-            self._store_end(job, context, Ended("interrupted", 0, error))
-            self._parts.runs.remove(context)
+        self._parts.asks.then(f"anarchon-run-{job.name}", lambda: self._execute(job, context))
 
     def _blocked(self, job: Job) -> bool:
         runs = self._parts.runs

@@ -91,7 +91,7 @@ class FirstClaims:
         self._claims: dict[str, Claim] = {}
 
     def ask(self, claim: Claim) -> None:
-        """Asks for a slot; see the race above."""
+        """Asks for a slot, inside of an ask; see the race above."""
         name, slot_ms = claim.job.name, claim.request.slot_ms
         now_ms = self._now_ms(name)
         with self._lock:
@@ -112,7 +112,7 @@ class FirstClaims:
         if replaced is not None:
             self._give_up(replaced)
         if begin:
-            self._asks.soon(lambda: self._ask(claim))
+            self._ask(claim)
 
     def _ask(self, claim: Claim) -> None:
         job, request = claim.job, claim.request

@@ -127,13 +127,7 @@ class LeaseRunner:
         if not self._parts.runs.add(run.context):
             run.give_back()
             return
-        try:
-            self._parts.threads.start(f"anarchon-run-{run.context.job}", run.run)
-        except RuntimeError as error:
-            # No thread to be had: somebody else may have one.
-            self._parts.teller.error("start", run.context.job, error)
-            run.give_back()
-            self._parts.runs.remove(run.context)
+        self._parts.asks.then(f"anarchon-run-{run.context.job}", run.run)
 
     def _blocked_since(self, job: Job) -> bool:
         """Whether the job is blocked here, and was not when it was asked for. The race with an older run's timeout:

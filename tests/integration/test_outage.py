@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import time
 from collections import Counter
@@ -75,7 +76,8 @@ def live_through(fleet: Fleet, gone: Gone, seconds: int) -> None:
     for worker in fleet.workers.values():
         worker.ask("add", name="long", cron=slot, jitter="100ms", catch_up="1m", lasts=[120, 0], lease="4s")
     fleet.wait_for(2, what="begin", job="tick")
-    timers = first_timers(fleet)
+    labels = (f"before, {number}" for number in itertools.count())
+    fleet.wait_until(lambda: keep_time(fleet, next(labels)), "each worker keeps the time")
     # Last: a machine that stands still from here to the outage ends the lease before.
     fleet.wait_for(what="begin", job="long")
     leaving_ms = now_ms()
@@ -90,7 +92,7 @@ def live_through(fleet: Fleet, gone: Gone, seconds: int) -> None:
         fleet.wait_until(lambda: now_ms() - gone_ms > seconds * 1000, "the outage")
         for name in NAMES:
             fleet.wait_for(what="error", worker=name, operation="claim")
-        assert told_timers(fleet, "during") == timers
+        assert keep_time(fleet, "during")
         assert [line for line in fleet.lines(what="begin") if line["wall_ms"] > gone_ms + LEASE_MS] == []
     back_ms = now_ms()
 
@@ -105,7 +107,7 @@ def live_through(fleet: Fleet, gone: Gone, seconds: int) -> None:
     # The run that was cut off: its holder's word was kept and told at last, and the run is done.
     assert only(fleet.wait_for(what="interrupted", job="long"))["reason"] == "lease-lost"
     fleet.wait_for(what="success", job="long", attempt=2)
-    assert told_timers(fleet, "after") == timers
+    assert keep_time(fleet, "after")
     fleet.stop()
 
     assert faults_of_early_runs(fleet.lines()) == []
@@ -126,27 +128,12 @@ def live_through(fleet: Fleet, gone: Gone, seconds: int) -> None:
         assert len(worker.complaints.splitlines()) <= 3 * 6 + 2 * len(others)
 
 
-def first_timers(fleet: Fleet) -> dict[str, list[tuple[str, int]]]:
-    """As soon as there are all: a job's timer begins when the store has told of the job's unfinished runs."""
-    told: list[dict[str, list[tuple[str, int]]]] = []
-
-    def are_there() -> bool:
-        told.append(told_timers(fleet, f"before, {len(told)}"))
-        return all(len(timers) == 2 for timers in told[-1].values())
-
-    fleet.wait_until(are_there, "each worker has a timer for each of the two jobs")
-    return told[-1]
-
-
-def told_timers(fleet: Fleet, label: str) -> dict[str, list[tuple[str, int]]]:
-    """The timer threads of the workers, and who they are."""
+def keep_time(fleet: Fleet, label: str) -> bool:
+    """Whether each worker that was there from the start has a thread that waits for the next slot, now."""
     for name in NAMES:
         fleet.workers[name].ask("threads", label=label)
-    threads = {name: only(fleet.wait_for(what="threads", label=label, worker=name))["threads"] for name in NAMES}
-    return {
-        name: sorted(tuple(thread) for thread in threads[name] if thread[0].startswith("anarchon-timer-"))
-        for name in NAMES
-    }
+    told = {name: only(fleet.wait_for(what="threads", worker=name, label=label)) for name in NAMES}
+    return all("anarchon-timers" in [thread for thread, _ in line["threads"]] for line in told.values())
 
 
 def begun_since(fleet: Fleet, since_ms: int) -> list[Line]:

@@ -155,7 +155,7 @@ class Worker:
         while time.monotonic() < end:
             most = max(most, self._threads(), key=len)
             time.sleep(0.05)
-        others = [name for name, _ in most if not name.startswith("anarchon-timer-")]
+        others = [name for name, _ in most if name != "anarchon-timers"]
         self._log.write("most_threads", label=label, count=len(most), others=others)
 
     def memory(self, label: str) -> None:

@@ -49,6 +49,44 @@ def test_however_many_asks_hang_there_are_eight_threads(world: World, bench: Ben
     assert sorted(asked) == list(range(1_000))
 
 
+def test_a_thread_that_is_relieved_makes_the_ask_itself_if_there_may_be_one_more(world: World, bench: Bench) -> None:
+    asks = Asks(world.clock, bench.threads, bench.alarms, limit=1)
+    asked: list[str] = []
+    relieved: list[str] = []
+    work = asks.here(lambda: asked.append("first"), lambda: relieved.append("first"))
+    # The one thread that may ask is this one; it has yet to begin.
+    assert asks.here(lambda: asked.append("second"), lambda: relieved.append("second")) is None
+    assert (asked, relieved) == ([], ["first"])
+    assert not asks.idle()
+    assert work is not None
+    work()
+    assert (asked, relieved) == (["first", "second"], ["first"])
+    assert asks.idle()
+
+
+def test_a_thread_that_cannot_be_relieved_leaves_the_ask_to_the_next_that_can_be_had(
+    world: World, bench: Bench
+) -> None:
+    asked: list[str] = []
+
+    def relieve() -> None:
+        raise RuntimeError("can't start new thread")
+
+    assert bench.asks.here(lambda: asked.append("first"), relieve) is None
+    world.settle()
+    assert asked == []
+    world.pass_time("1s")
+    assert asked == ["first"]
+    assert bench.asks.idle()
+
+
+def test_after_close_no_thread_is_relieved(bench: Bench) -> None:
+    relieved: list[str] = []
+    bench.asks.close()
+    assert bench.asks.here(lambda: None, lambda: relieved.append("first")) is None
+    assert relieved == []
+
+
 def test_an_ask_that_raises_is_told_and_the_next_one_is_made(
     world: World, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

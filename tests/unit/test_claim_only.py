@@ -221,28 +221,6 @@ def test_a_slot_that_was_claimed_as_a_stop_began_is_recorded_as_interrupted(worl
     assert [record.status for record in two.b.history("x")] == ["interrupted"]
 
 
-def test_a_slot_that_finds_no_thread_is_recorded_and_told(
-    world: World, two: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    two.every()
-    two.a.start()
-    world.settle()
-    threads = two.a._engine._threads
-    start = threads.start
-
-    def start_others(name: str, work: Any) -> None:
-        if name.startswith("anarchon-run"):
-            raise RuntimeError("can't start new thread")
-        start(name, work)
-
-    monkeypatch.setattr(threads, "start", start_others)
-    world.pass_time("10s")
-    assert two.a.heard.words() == ["error", "interrupted"]
-    assert [(r.status, r.error) for r in two.b.history("x")] == [
-        ("interrupted", "RuntimeError: can't start new thread")
-    ]  # fmt: skip
-
-
 def test_a_handler_over_its_timeout_blocks_its_job_here(world: World, two: Two) -> None:
     gate = world.clock.event()
     two.a.every("x", "10s", lambda: world.clock.wait(gate, None), timeout="2s")
@@ -297,15 +275,12 @@ def test_a_run_whose_thread_had_not_begun_when_the_stop_came_never_begins(
     two.a.start()
     world.settle()
     threads = two.a._engine._threads
-    start, held = threads.start, []
+    start, go_on, held = threads.start, threads.go_on, []
 
     def hold_runs(name: str, work: Any) -> None:
-        if name.startswith("anarchon-run"):
-            held.append(work)
-        else:
-            start(name, work)
+        held.append(work) if name == "anarchon-run-x" else go_on(name, work)
 
-    monkeypatch.setattr(threads, "start", hold_runs)
+    monkeypatch.setattr(threads, "go_on", hold_runs)
     world.pass_time("10s")
     stopping = world.spawn(lambda: two.a.stop())
     start("anarchon-run-x", held[0])

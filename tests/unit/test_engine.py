@@ -118,7 +118,7 @@ def test_a_store_that_is_down_at_the_start_holds_back_no_timer_by_more_than_one_
         a.every(f"job-{number}", "1h", lasting(0))
     a.start()
     world.pass_time("3s")
-    assert len([worker for worker in a._engine._threads._workers if worker.name.startswith("anarchon-timer")]) == 100
+    assert len(a._engine._timers._armed) == 100
 
 
 def test_a_timer_that_finds_no_thread_is_told_once_and_started_later(
@@ -265,7 +265,7 @@ def test_a_takeover_that_is_granted_after_the_stop_began_is_released_too(world: 
     a = world.scheduler("a").every("x", "1h", lasting(0))
     Other(world).hold(job_of("x", interval="1h"))
     a.start()
-    world.pass_time("25s")
+    world.pass_time("30s")
     hang = Hang(world.clock)
     world.script.next("claim", hang)
     world.until(lambda: hang.hangs.is_set())
@@ -275,6 +275,23 @@ def test_a_takeover_that_is_granted_after_the_stop_began_is_released_too(world: 
     assert stopping.result() is True
     assert a.heard == []
     assert len(world.script.sent("release")) == 1
+
+
+def test_missed_slots_that_cannot_be_told_do_not_keep_the_newest_from_being_asked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(job: Any, first_ms: int, newest_ms: int) -> None:
+        raise ValueError("missed")
+
+    a = world.scheduler("a").every("x", "10s", lambda: None)
+    a.start()
+    world.settle()
+    start_ms = world.now_ms
+    monkeypatch.setattr(a._engine, "missed", broken)
+    world.clock.advance("35s")
+    world.settle()
+    assert sorted(a.heard.words()) == ["error", "start", "success"]
+    assert [to_ms(event.slot) - start_ms for event in a.heard if event.type == "success"] == [30_000]
 
 
 def test_a_run_whose_thread_had_not_begun_when_the_stop_came_never_begins(
@@ -288,13 +305,12 @@ def test_a_run_whose_thread_had_not_begun_when_the_stop_came_never_begins(
     start = engine._threads.start
     held: list[Any] = []
 
-    def hold_runs(name: str, work: Any) -> None:
-        if name.startswith("anarchon-run"):
-            held.append(work)
-        else:
-            start(name, work)
+    go_on = engine._threads.go_on
 
-    monkeypatch.setattr(engine._threads, "start", hold_runs)
+    def hold_runs(name: str, work: Any) -> None:
+        held.append(work) if name == "anarchon-run-x" else go_on(name, work)
+
+    monkeypatch.setattr(engine._threads, "go_on", hold_runs)
     world.pass_time("10s")
     stopping = world.spawn(lambda: a.stop())
     assert not stopping.done  # it is counted already

@@ -61,7 +61,7 @@ class Asking:
         """Asks for a slot by its number: 0 is due now, 1 in ten seconds."""
         job = job or self.job
         claim = Claim(job, self.bench.request(job, self.first_ms + slot * 10_000, trigger=trigger))
-        self.first_claims.ask(claim)
+        self.bench.asks.soon(lambda: self.first_claims.ask(claim))
         self.world.settle()
         return claim
 
@@ -215,18 +215,22 @@ def test_an_answer_that_is_lost_while_a_newer_slot_waits_is_not_asked_for_again(
     """
     1. the older claim is on its way, the newer one waits
     2. the older one fails in transit: it may have been granted
-    3. the backups are told of it before the newer one is asked, so that they know the token when that one meets it
+    3. the backups are told of it before the newer one is asked, so that they know the token when that one meets it,
+       however long it takes to tell them
     """
     order: list[str] = []
-    hang = Hang(world.clock, then="fail")
+    hang, telling = Hang(world.clock, then="fail"), Hang(world.clock)
     asking.acts = [hang, Outcome.WON]
-    asking.first_claims._unsure = lambda claim: order.append("unsure")
+    asking.first_claims._unsure = lambda claim: (telling(), order.append("unsure"))[1]
     claim = asking.first_claims._claim
     asking.first_claims._claim = lambda request: (order.append("asked"), claim(request))[1]
     asking.ask(0)
     world.pass_time("10s")
     asking.ask(1)
     hang.let_go()
+    world.settle()
+    assert order == ["asked"]
+    telling.let_go()
     world.settle()
     assert order == ["asked", "unsure", "asked"]
     assert asking.slots() == [0, 1]

@@ -41,7 +41,7 @@ class Lease(Bench):
 
     def run(self, slot_ms: int | None = None, job: Job | None = None, window_ms: int = 60_000) -> None:
         slot_ms = self.world.now_ms if slot_ms is None else slot_ms
-        self.runner.run(job or self.job, slot_ms, "scheduled", window_ms)
+        self.asks.soon(lambda: self.runner.run(job or self.job, slot_ms, "scheduled", window_ms))
         self.world.settle()
 
     def recover(self, job: Job | None = None, ago_ms: int = 0) -> None:
@@ -228,19 +228,11 @@ def test_what_a_backup_wins_late_is_counted_from_its_own_ask(world: World, lease
 # -- no thread to be had
 
 
-def test_a_run_that_finds_no_thread_is_given_back_and_watched(
-    world: World, lease: Lease, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_won_needs_no_further_thread(world: World, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
     start = lease.threads.start
-    monkeypatch.setattr(lease.threads, "start", refuse("anarchon-run", start))
+    world.script.next("claim", lambda: monkeypatch.setattr(lease.threads, "start", refuse("", start)))
     lease.run()
-    monkeypatch.setattr(lease.threads, "start", start)
-    assert lease.heard.words() == ["error"]
-    assert (lease.heard[0].operation, str(lease.heard[0].exception)) == ("start", "can't start new thread")
-    assert lease.statuses() == [("a", 1, "interrupted")]
-    assert lease.runs.over()
-    assert world.until(lambda: lease.contexts, "1m") <= 12_000
-    assert lease.contexts[0].attempt == 2
+    assert lease.heard.words() == ["start", "success"]
 
 
 def test_a_run_whose_lease_nobody_could_watch_is_given_back(
