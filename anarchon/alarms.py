@@ -47,6 +47,8 @@ class Alarms:
         self._lock = threading.Lock()
         self._woken = clock.event()
         self._heap: list[tuple[int, int, Alarm]] = []
+        #: When the thread looks next if nobody wakes it; None: not by itself.
+        self._looks_at_ms: int | None = None
         self._order = itertools.count()
         self._watched = False
         self._kept = False
@@ -85,7 +87,8 @@ class Alarms:
                 return alarm
             self._begin_watch()
             heapq.heappush(self._heap, (when_ms, next(self._order), alarm))
-            sooner = self._heap[0][2] is alarm
+            # Most alarms are set and cancelled long before the thread looks again; it need not wake for each.
+            sooner = self._looks_at_ms is None or when_ms < self._looks_at_ms
         if sooner:
             self._woken.set()
         return alarm
@@ -111,7 +114,9 @@ class Alarms:
                 if self._closed or not (due or self._heap or self._kept):
                     self._watched = False
                     return
-                wait_ms = min(self._heap[0][0] - self._clock.monotonic_ms(), _LONGEST_WAIT_MS) if self._heap else None
+                now_ms = self._clock.monotonic_ms()
+                wait_ms = min(self._heap[0][0] - now_ms, _LONGEST_WAIT_MS) if self._heap else None
+                self._looks_at_ms = None if wait_ms is None else now_ms + wait_ms
             for alarm in due:
                 call = alarm.call
                 if call is not None:

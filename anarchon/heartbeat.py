@@ -89,8 +89,10 @@ class Heartbeat:
             self._renew_once()
         with self._lock:
             if not self._stopped:
-                self._deadline = self._alarms.at(self._trusted_until_ms, self._expired)
-                self._first = self._alarms.after(self._interval_ms, self._begin)
+                first_ms = self._sources.clock.monotonic_ms() + self._interval_ms
+                if first_ms >= self._trusted_until_ms:
+                    self._watch()
+                self._first = self._alarms.at(first_ms, self._begin)
 
     def trusted(self) -> bool:
         """Whether the lease can be relied on now."""
@@ -106,7 +108,14 @@ class Heartbeat:
                     alarm.cancel()
         self._woken.set()
 
+    def _watch(self) -> None:
+        """With the lock held. Most runs are over before their first renewal, and so before there is a deadline."""
+        if self._deadline is None and not self._stopped:
+            self._deadline = self._alarms.at(self._trusted_until_ms, self._expired)
+
     def _begin(self) -> None:
+        with self._lock:
+            self._watch()
         try:
             self._threads.start(f"anarchon-heartbeat-{self._job}", self._beat)
         except RuntimeError:

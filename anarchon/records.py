@@ -326,6 +326,10 @@ def shorten_error(text: str) -> str:
     return raw[: ERROR_BYTES - len(mark)].decode("utf-8", "ignore") + mark
 
 
+# Made once: ``json.dumps`` makes an encoder for every call that asks for anything.
+_encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+
+
 def encode_record(record: RunRecord) -> str:
     """The record as the JSON text that stores keep, instants in milliseconds. ``lost`` records have this form too."""
     values = dict(record.__dict__)
@@ -334,7 +338,7 @@ def encode_record(record: RunRecord) -> str:
     values["duration_ms"] = round(values.pop("duration") * 1000)
     if record.error is not None:
         values["error"] = shorten_error(record.error)
-    return json.dumps(values, separators=(",", ":"), sort_keys=True)
+    return _encode(values)
 
 
 def decode_record(text: str | bytes) -> RunRecord | None:
