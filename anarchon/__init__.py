@@ -6,11 +6,10 @@ leader, no extra daemon and no broker.
 
 from __future__ import annotations
 
-from importlib import metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from anarchon.backends import ClaimOnlyBackend, LeaseBackend, open_backend
-from anarchon.backends.memory import MemoryBackend
 from anarchon.context import RunContext
 from anarchon.errors import (
     AnarchonError,
@@ -25,6 +24,7 @@ from anarchon.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from anarchon.backends.cache import CacheBackend
+    from anarchon.backends.memory import MemoryBackend
     from anarchon.backends.redis import RedisBackend
     from anarchon.backends.sqlite import SQLiteBackend
     from anarchon.web.remote import RemoteWorkers
@@ -52,25 +52,27 @@ __all__ = [
     "open_backend",
 ]
 
-__version__ = metadata.version("anarchon")
+
+# A backend brings its driver with it, or takes its time, so it is imported by those who use it.
+_HOMES = {
+    "CacheBackend": "anarchon.backends.cache",
+    "MemoryBackend": "anarchon.backends.memory",
+    "RedisBackend": "anarchon.backends.redis",
+    "RemoteWorkers": "anarchon.web.remote",
+    "SQLiteBackend": "anarchon.backends.sqlite",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # A backend brings its driver with it, so it is imported by those who use it.
-    if name == "CacheBackend":
-        from anarchon.backends.cache import CacheBackend
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name == "__version__":
+        # Written down in setup.cfg alone. Reading it takes longer than importing all the rest.
+        from importlib import metadata
 
-        return CacheBackend
-    if name == "RedisBackend":
-        from anarchon.backends.redis import RedisBackend
-
-        return RedisBackend
-    if name == "SQLiteBackend":
-        from anarchon.backends.sqlite import SQLiteBackend
-
-        return SQLiteBackend
-    if name == "RemoteWorkers":
-        from anarchon.web.remote import RemoteWorkers
-
-        return RemoteWorkers
+        return metadata.version("anarchon")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import random
-import secrets
 from typing import Protocol
 
 __all__ = ["Chance", "SystemChance"]
@@ -26,7 +26,7 @@ class SystemChance:
         self._random = random.SystemRandom()
 
     def token(self) -> str:
-        return "t" + secrets.token_hex(16)
+        return "t" + os.urandom(16).hex()
 
     def between(self, low_ms: int, high_ms: int) -> int:
         return self._random.randint(low_ms, max(low_ms, high_ms))

@@ -9,15 +9,14 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime, tzinfo
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from anarchon.backends import ClaimOnlyBackend, LeaseBackend, open_backend
 from anarchon.callables import check_takes
 from anarchon.durations import Duration, from_ms, parse_duration
-from anarchon.engine import Engine
 from anarchon.errors import ConfigurationError, JobNotRegistered, shown
 from anarchon.events import Events, Listener, Log, check_event_type
-from anarchon.executor import AroundRun
 from anarchon.forks import meet_fork
 from anarchon.job import Handler, Job, check_job_name, make_call
 from anarchon.options import parse_options, resolve_options
@@ -32,6 +31,8 @@ from anarchon.threads import on_library_thread, start_from_signal
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+    from anarchon.engine import Engine
+    from anarchon.executor import AroundRun
     from anarchon.options import GivenOptions, JobOptions
 
 __all__ = ["Backend", "Scheduler"]
@@ -386,6 +387,10 @@ class Scheduler:
         else:
             self._backend.keep_claims(name, lambda slot_ms: _asked_until_ms(schedule, resolved, slot_ms))
 
+        # What runs jobs is half of the package, and who registers none never needs it. Not at the first start: a fork
+        # while another thread imports it would leave the child with a module that nobody ever finishes.
+        import_module("anarchon.engine")
+
         def register(function: Any) -> Any:
             job = Job(name, schedule, function, make_call(function, name), resolved)
             with self._lock:
@@ -428,6 +433,8 @@ class Scheduler:
         return ended
 
     def _new_engine(self) -> Engine:
+        from anarchon.engine import Engine
+
         return Engine(
             self._store, self._sources, self._events.emit, self._around_run, self._instance_id, self._left_behind
         )

@@ -70,7 +70,7 @@ def by_dotted_path(path: str, setting: str) -> Any:
             raise
         raise ConfigurationError(f"{setting}: there is no module {error.name!r} ({shown(path)}).") from None
     if not hasattr(module, name):
-        nearest = difflib.get_close_matches(name, vars(module), n=1)
+        nearest = difflib.get_close_matches(name, dir(module), n=1)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         raise ConfigurationError(f"{setting}: {module_name} has no {name!r}.{hint}")
     return getattr(module, name)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from anarchon.alarms import Alarms
-from anarchon.executor import Executor
-from anarchon.job import Job
-from anarchon.records import RunRecord
-from anarchon.runners.asks import Asks
-from anarchon.runners.local_runs import LocalRuns
-from anarchon.runners.teller import Teller
-from anarchon.sources import Sources
-from anarchon.threads import Threads
+if TYPE_CHECKING:
+    from anarchon.alarms import Alarms
+    from anarchon.executor import Executor
+    from anarchon.job import Job
+    from anarchon.records import RunRecord
+    from anarchon.runners.asks import Asks
+    from anarchon.runners.local_runs import LocalRuns
+    from anarchon.runners.teller import Teller
+    from anarchon.sources import Sources
+    from anarchon.threads import Threads
 
 __all__ = ["Parts", "Runner"]
 

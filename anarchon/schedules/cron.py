@@ -6,13 +6,15 @@ import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from datetime import tzinfo as TzInfo
-
-from croniter import croniter
+from typing import TYPE_CHECKING
 
 from anarchon.errors import ConfigurationError, shown
 from anarchon.schedules.cron_text import parse_text
 from anarchon.schedules.stretches import DAY, Stretch, Stretches, naive, wall_second
 from anarchon.schedules.zones import parse_zone, zone_name
+
+if TYPE_CHECKING:
+    from croniter import croniter
 
 __all__ = ["Cron", "cron"]
 
@@ -139,6 +141,9 @@ def cron(text: str, timezone: str | TzInfo = "UTC", seconds: bool = False) -> Cr
         ConfigurationError: a text that is not understood (the field is named), one that never comes, or an unknown
             zone.
     """
+    # As long to import as half of the package, and many have no cron text.
+    from croniter import croniter
+
     if not isinstance(seconds, bool):
         raise ConfigurationError(f"seconds must be True or False, not {shown(seconds)}.")
     parsed = parse_text(text, seconds)

@@ -117,6 +117,20 @@ def test_importing_the_package_loads_no_store_driver() -> None:
     assert done.stdout.strip() == "False", done.stderr
 
 
+def test_what_runs_jobs_is_loaded_with_the_first_job_and_so_before_any_start() -> None:
+    """
+    1. a thread starts the scheduler, and loads what is not loaded yet
+    2. another one forks: in the child nobody ever finishes that, and its start would wait for ever
+    """
+    ask = (
+        "import sys, anarchon; scheduler = anarchon.Scheduler('memory://');"
+        "loaded = lambda: 'anarchon.engine' in sys.modules;"
+        "before = loaded(); scheduler.every('x', '1h', print); print(before, loaded())"
+    )
+    done = subprocess.run([sys.executable, "-c", ask], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("False True\n", "")
+
+
 def test_the_checks_run_the_tests_by_the_command_that_the_readme_gives() -> None:
     command = "python3 -m venv .venv && .venv/bin/pip install '.[test]' && .venv/bin/pytest"
     assert f"    {command}\n" in (ROOT / "README.rst").read_text(encoding="utf-8")
