@@ -296,8 +296,10 @@ class Conduct:
         self._recovered.add(job)
         newest_ms = self._jobs[job].schedule.newest_at(EPOCH_MS + self._now_ms - _NOISE_MS)
         for run in unfinished:
-            if run.lease_left == 0 and to_ms(run.slot) < newest_ms:
-                self._left[job, run.run_id] = self._now_ms
+            key = (job, run.run_id)
+            # One that was met already, before the store could be asked, is watched as it was.
+            if run.lease_left == 0 and to_ms(run.slot) < newest_ms and key not in self._checks:
+                self._left[key] = self._now_ms
 
     def _ends(self, hold: Hold, verb: str, record: RunRecord, counts: bool | None = None) -> Iterator[str]:
         if verb == "release" and hold.request.manual:

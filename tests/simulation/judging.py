@@ -80,7 +80,7 @@ def _judged_life(fleet: Fleet, life: Life, upgraded_at: datetime | None) -> Judg
         life.histories,
         away=_instants(_away(fleet)),
         started={host.name: from_ms(EPOCH_MS + host.made_ms) for host in fleet.all_hosts},
-        died=fleet.died,
+        died=_died(fleet),
         paused={host.name: _instants(host.paused_ms) for host in fleet.all_hosts},
         cut_off={host.name: _instants(_unable(fleet, host)) for host in fleet.all_hosts},
     )
@@ -91,6 +91,12 @@ def _judged_life(fleet: Fleet, life: Life, upgraded_at: datetime | None) -> Judg
         if first <= fault.slot <= last and not (fault.kind == "not-due" and _is_of_one_version(upgraded_at, fault))
     ]
     return Judgement(faults, found.slots, found.ran, found.explained, found.attempts)
+
+
+def _died(fleet: Fleet) -> dict[str, datetime]:
+    """When the last that a dead host did was done: a heartbeat of its may have been on its way for long."""
+    lines = {host.name: host.line for host in fleet.all_hosts}
+    return {name: max(at, from_ms(EPOCH_MS + lines[name].last_late_ms)) for name, at in fleet.died.items()}
 
 
 def _slots(schedule: Schedule, first: datetime, last: datetime) -> list[datetime]:

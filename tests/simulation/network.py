@@ -72,6 +72,8 @@ class Line(LeaseBackend):
         self._reached = reached
         self._time_out_ms = 10_000
         self.weather = Weather()
+        #: When a call was last done though its sender had given up: of a host that is gone, it may renew a lease.
+        self.last_late_ms = 0
         #: Watches what goes this way, and the rest of what its host does.
         self.conduct: Conduct
 
@@ -162,6 +164,7 @@ class Line(LeaseBackend):
         self._kernel.sleep(later_ms)
         if self._server.up:
             self._reached["a call done late"] += 1
+            self.last_late_ms = self._kernel.now_ms
             self._do(verb, values)
 
     def _unreachable(self) -> bool:

@@ -122,7 +122,7 @@ def test_one_thread_stands_still_and_the_others_of_its_host_go_on() -> None:
     """
     seen = Seen()
     strikes = (strike(at("LeasedRun.run"), StandStill(25_000)), strike(at("handler"), seen.look()))
-    outcome = weather_an_aimed_storm(Aim(_JOB, strikes, **_ALONE), 0)
+    outcome = weather_an_aimed_storm(Aim(_JOB, strikes, **_ALONE), 1)
     [(began_ms, _)] = seen
     assert began_ms % 20_000 < 100
     assert outcome.reached["heartbeat: lost"] == 1
