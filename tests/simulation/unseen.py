@@ -20,6 +20,7 @@ UNSEEN: dict[str, str] = {
     "an answer that was on its way when the clock was set is not believed": (
         "not seen: the store of a storm has a clock of its own, and not this host's"
     ),
+    "of samples that are as short the mean counts": "not seen: a slot that is late by a millisecond is no fault",
     "a difference between the clocks is told once": "not seen: it changes what is logged and not what is done",
     "a straggler blocks what was on its way to be granted by a store without leases": (
         "not seen: the store of a storm has leases"
