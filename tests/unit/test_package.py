@@ -131,6 +131,23 @@ def test_what_runs_jobs_is_loaded_with_the_first_job_and_so_before_any_start() -
     assert (done.stdout, done.stderr) == ("False True\n", "")
 
 
+def test_a_connection_to_redis_loads_nothing_that_was_not_loaded_with_the_backend() -> None:
+    """
+    1. a thread makes its first connection, and redis-py, or Python for it, loads what is not loaded yet
+    2. another one forks: the child's first connection waits for ever for that to be loaded
+    """
+    ask = (
+        "import sys, anarchon; backend = anarchon.RedisBackend('redis://127.0.0.1:1');"
+        "loaded = set(sys.modules); calls = (lambda: backend.time('x'), lambda: backend.forget('x'))\n"
+        "for call in calls:\n"
+        "    try: call()\n"
+        "    except anarchon.BackendError: pass\n"
+        "print(*sorted(set(sys.modules) - loaded))"
+    )
+    done = subprocess.run([sys.executable, "-c", ask], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert (done.stdout.split(), done.stderr) == ([], "")
+
+
 def test_the_checks_run_the_tests_by_the_command_that_the_readme_gives() -> None:
     command = "python3 -m venv .venv && .venv/bin/pip install '.[test]' && .venv/bin/pytest"
     assert f"    {command}\n" in (ROOT / "README.rst").read_text(encoding="utf-8")
