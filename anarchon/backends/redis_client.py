@@ -13,10 +13,9 @@ Guarantees:
 
 from __future__ import annotations
 
-# Python imports the one when the first name is looked up, redis-py the other with its first connection. A fork in the
-# middle of that would leave the import locked in the child, which then could not do either.
+# Python imports this when the first name is looked up. A fork in the middle of that would leave the import locked in
+# the child, which then could not look up any.
 import encodings.idna  # noqa: F401
-import secrets  # noqa: F401
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -61,9 +60,9 @@ def _count_fork() -> None:
 
 in_child(_count_fork)
 
-# Nor in the middle of this: redis-py looks up its own version whenever it makes a connection, for which Python imports
-# half a dozen modules. This one is never connected.
-redis.Connection()  # type: ignore[no-untyped-call]
+# Nor in the middle of this: redis-py gives a pool a random name, and looks up its own version for each connection, for
+# which Python imports half a dozen modules. This one never connects.
+redis.ConnectionPool().make_connection()
 
 
 class ClientSource(ABC):
