@@ -155,6 +155,19 @@ def two_on_their_way(server: Server, ask: Callable[[str], Asker]) -> list[Asker]
     return askers
 
 
+def a_group_of_two_on_its_way(
+    server: Server, client: GroupingRedis, ask: Callable[[str], Asker]
+) -> tuple[list[Asker], list[Asker]]:
+    """As above, but the first was answered: then 3 and 4 are on their way together, in the third write."""
+    first = two_on_their_way(server, ask)
+    others = [ask(f"name-{number}") for number in (3, 4)]
+    until(lambda: len(client._waiting) == 2)
+    server.hold("name-3", "name-4")
+    server.let_go("name-1")
+    server.wait_for_writes(3)
+    return first, others
+
+
 def test_a_script_that_comes_alone_is_sent_at_once(server: Server, ask: Callable[[str], Asker]) -> None:
     assert ended(ask("name-1")) == [b"name-1"]
     assert server.writes == [["name-1"]]
@@ -258,12 +271,7 @@ def test_a_connection_that_breaks_fails_what_has_no_answer_yet_and_nobody_waits_
 def test_answers_that_trickle_in_do_not_add_up_to_more_than_one_may_take(
     server: Server, client: GroupingRedis, ask: Callable[[str], Asker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = two_on_their_way(server, ask)
-    others = [ask(f"name-{number}") for number in (3, 4)]
-    until(lambda: len(client._waiting) == 2)
-    server.hold("name-3", "name-4")
-    server.let_go("name-1")
-    server.wait_for_writes(3)
+    first, others = a_group_of_two_on_its_way(server, client, ask)
     real = redis_groups._clock.monotonic_ms
     monkeypatch.setattr(redis_groups._clock, "monotonic_ms", lambda: real() + 31_000, raising=False)
     server.let_go("name-3", "name-4", "name-2")
@@ -335,12 +343,7 @@ def test_the_main_thread_neither_leads_nor_follows(
 def test_a_leader_that_is_interrupted_leaves_nobody_waiting(
     server: Server, client: GroupingRedis, ask: Callable[[str], Asker]
 ) -> None:
-    first = two_on_their_way(server, ask)
-    others = [ask(f"name-{number}") for number in (3, 4)]
-    until(lambda: len(client._waiting) == 2)
-    server.hold("name-3", "name-4")
-    server.let_go("name-1")
-    server.wait_for_writes(3)
+    first, others = a_group_of_two_on_its_way(server, client, ask)
     leader, follower = server.writes[2]
     server.answers[leader] = SystemExit()
     server.let_go("name-2", "name-3", "name-4")
